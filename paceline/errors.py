@@ -1,0 +1,85 @@
+"""Every error Paceline raises, and the exit code it means.
+
+PacelineError
+├── RequestError       exit 2: the request was wrong; says the value, the rule and the remedy
+│   ├── SpecError        an unknown name, key or value, or a combination that makes no sense
+│   ├── DataError        a data file that is missing, unreadable or truncated
+│   ├── DeviceError      more devices asked for than there are
+│   ├── CheckpointError  a checkpoint that does not belong to this run
+│   └── OutputError      a folder that cannot be written, or would be overwritten
+└── RunError           exit 1: the run failed; says which rank, when and why
+    ├── WorkerLost       a worker process ended without finishing
+    ├── WorkerFailed     a worker raised
+    ├── ServerLost       a parameter server ended while it was needed
+    ├── NonFiniteLoss    a loss became NaN or infinite
+    ├── Hang             no progress within the timeout
+    └── Interrupted      the user stopped the run
+"""
+
+
+class PacelineError(Exception):
+    """The root; catch this to catch everything Paceline raises on purpose."""
+
+    exit_code = 1
+
+
+class RequestError(PacelineError):
+    """The request was wrong; nothing was run and nothing was written."""
+
+    exit_code = 2
+
+
+class SpecError(RequestError):
+    """An unknown name, key or value, or a combination that makes no sense."""
+
+
+class DataError(RequestError):
+    """A data file is missing, unreadable or truncated."""
+
+
+class DeviceError(RequestError):
+    """More devices were asked for than there are."""
+
+
+class CheckpointError(RequestError):
+    """A checkpoint does not belong to this run."""
+
+
+class OutputError(RequestError):
+    """A folder cannot be written, or would be overwritten."""
+
+
+class RunError(PacelineError):
+    """The run was started and failed."""
+
+
+class WorkerLost(RunError):
+    """A worker process ended without finishing."""
+
+
+class WorkerFailed(RunError):
+    """A worker raised."""
+
+
+class ServerLost(RunError):
+    """A parameter server ended while it was needed."""
+
+
+class NonFiniteLoss(RunError):
+    """A loss became NaN or infinite."""
+
+
+class Hang(RunError):
+    """There was no progress within the timeout."""
+
+
+class Interrupted(RunError):
+    """The user stopped the run."""
+
+
+def by_name(name: str) -> type[PacelineError]:
+    """The class called `name`, so that an error raised in a worker keeps its kind in the parent."""
+    found = globals().get(name)
+    if isinstance(found, type) and issubclass(found, PacelineError):
+        return found
+    return WorkerFailed

@@ -1,0 +1,136 @@
+"""How names with options are written everywhere: `name:key=value,key=value`, chains outermost first with `+`."""
+
+import dataclasses
+import difflib
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from paceline import units
+from paceline.errors import SpecError
+
+Bytes = typing.NewType("Bytes", int)
+"""An option that counts bytes; written `25MB`."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One `name:key=value,…`, as written: names and values are not checked yet."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return _join(self.name, self.options)
+
+
+def parse(text: str, what: str) -> Part:
+    """One part. A user's `package.module:function` keeps its colon in the name."""
+    name, _, rest = text.strip().partition(":")
+    if rest and "=" not in rest.split(":")[0]:
+        function, _, rest = rest.partition(":")
+        if not re.fullmatch(r"[\w.]+", name + function):
+            raise SpecError(f"{text!r} is not a {what}: write name:key=value,key=value.")
+        name = f"{name}:{function}"
+    if not name:
+        raise SpecError(f"{text!r} is not a {what}: it has no name; write name:key=value,key=value.")
+    options: dict[str, str] = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals or not key or not value:
+            raise SpecError(f"{item!r} in {text!r} is not an option: write key=value.")
+        if key in options:
+            raise SpecError(f"{key!r} is given twice in {text!r}: keep one.")
+        options[key] = value
+    return Part(name, options)
+
+
+def parse_chain(text: str, what: str) -> tuple[Part, ...]:
+    """`a:x=1+b` → two parts, the outermost first."""
+    return tuple(parse(part, what) for part in text.split("+"))
+
+
+def choose(name: str, choices: Iterable[str], what: str) -> str:
+    """`name` if it is one of `choices`; otherwise a refusal with the valid ones and the nearest."""
+    names = list(choices)
+    if name in names:
+        return name
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise SpecError(f"There is no {what} {name!r}.{hint} Valid: {', '.join(names) or 'none'}.")
+
+
+def bind(part: Part, options: type[T], what: str) -> T:
+    """The options dataclass filled from a part; every key and value checked against its fields."""
+    annotations = typing.get_type_hints(options)
+    names = [f.name for f in dataclasses.fields(typing.cast(Any, options)) if f.init]
+    values: dict[str, Any] = {}
+    for key, text in part.options.items():
+        choose(key, names, f"option of {what} {part.name}:")
+        values[key] = _convert(text, annotations[key], f"{what} {part.name}: {key}={text}")
+    return options(**values)
+
+
+def write(name: str, options: object) -> str:
+    """The text that parses back to `options`: only what differs from the defaults."""
+    given = {}
+    for f in dataclasses.fields(typing.cast(Any, options)):
+        value = getattr(options, f.name)
+        if f.init and value != f.default:
+            is_bytes = Bytes in _alternatives(typing.get_type_hints(type(options))[f.name])
+            given[f.name] = units.format_bytes(value) if is_bytes else _text(value)
+    return _join(name, given)
+
+
+def _join(name: str, options: Mapping[str, str]) -> str:
+    return f"{name}:{','.join(f'{k}={v}' for k, v in options.items())}" if options else name
+
+
+def _text(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return tuple(a for a in typing.get_args(annotation) if a is not type(None))
+    return (annotation,)
+
+
+def _convert(text: str, annotation: Any, where: str) -> Any:
+    (kind,) = _alternatives(annotation)
+    if typing.get_origin(kind) is Literal:
+        return choose(text, typing.get_args(kind), f"value in {where}:")
+    if kind is bool:
+        return choose(text, ("on", "off"), f"value in {where}:") == "on"
+    if kind is Bytes:
+        return units.parse_bytes(text)
+    try:
+        return kind(text)
+    except ValueError:
+        noun = {int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")
+        raise SpecError(f"{where} is not valid: {text!r} is not {noun}.") from None
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse with `message` unless `condition` holds; for the checks in `__post_init__`."""
+    if not condition:
+        raise SpecError(message)
+
+
+def bind_call(part: Part, function: Callable[..., object]) -> dict[str, Any]:
+    """Keyword arguments for a user's function from a part; its annotations (or defaults) say their types."""
+    parameters = inspect.signature(function).parameters
+    annotations = typing.get_type_hints(function)
+    values = {}
+    for key, text in part.options.items():
+        choose(key, parameters, f"option of {part.name}:")
+        default = parameters[key].default
+        kind = annotations.get(key, str if default in (None, inspect.Parameter.empty) else type(default))
+        values[key] = _convert(text, kind, f"{part.name}: {key}={text}")
+    return values

@@ -1,0 +1,1 @@
+"""From times to figures with intervals."""

@@ -1,0 +1,112 @@
+"""The two protocols everything hangs on: a strategy makes a replica; a replica agrees with its peers."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from paceline.recipe import OptimizerRecipe
+from paceline.strategies.group import Group
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much one loss weighs: of how many samples it is the mean, and of how many the update will be.
+
+    Known before backward, because buckets are on their way before backward ends.
+    """
+
+    samples: int
+    worker_samples: int
+    """Samples of this worker in this update, over all its micro-batches."""
+
+    global_samples: int
+    """Samples of all workers in this update."""
+
+    @property
+    def of_worker(self) -> float:
+        """Weight in the mean over this worker's samples."""
+        return self.samples / self.worker_samples if self.worker_samples else 0.0
+
+    @property
+    def of_all(self) -> float:
+        """Weight in the mean over everybody's samples."""
+        return self.samples / self.global_samples
+
+
+@dataclass
+class State:
+    """What a replica must save to go on exactly where it was; tensors, numbers, strings, lists and dicts only."""
+
+    shared: dict[str, Any] = field(default_factory=dict)
+    """The same for all workers: rank 0's is kept."""
+
+    own: dict[str, Any] = field(default_factory=dict)
+    """This worker's alone: buffers, residuals, replicas that do not agree."""
+
+
+class Events(Protocol):
+    """Where a strategy reports what happens to its buckets; it reads the time itself."""
+
+    def ready(self, bucket: int, payload_bytes: int) -> None:
+        """All gradients of this bucket are there."""
+
+    def start(self, bucket: int) -> None:
+        """The exchange of this bucket begins."""
+
+    def end(self, bucket: int) -> None:
+        """The exchange of this bucket is over on this worker."""
+
+
+class NoEvents:
+    """Nobody listens."""
+
+    def ready(self, bucket: int, payload_bytes: int) -> None:
+        """Ignored."""
+
+    def start(self, bucket: int) -> None:
+        """Ignored."""
+
+    def end(self, bucket: int) -> None:
+        """Ignored."""
+
+
+class Replica(Protocol):
+    """One worker's copy of the model, kept in agreement with the others'."""
+
+    model: nn.Module
+    """Call this forward."""
+
+    def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
+        """Compute gradients; the exchange may start. `last=False` only accumulates.
+
+        Without `share` every worker is taken to bring the same number of samples, in one loss.
+        """
+
+    def exchange(self, samples: int) -> None:
+        """Return when this worker may update; all waiting is here. `samples`: this worker's in this update."""
+
+    def update(self, lr: float) -> None:
+        """Apply."""
+
+    def settle(self) -> None:
+        """Bring weights and buffers into agreement, before validation and checkpoints."""
+
+    def report(self) -> dict[str, Any]:
+        """Figures of the strategy's own for the record, such as mean staleness; empty for most."""
+
+    def state(self) -> State:
+        """All that `load` needs."""
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+
+    def close(self) -> None:
+        """End whatever was started; called once."""
+
+
+class Strategy(Protocol):
+    """How replicas agree. It sees tensors, its group and where to report events: never loop, spec or clock."""
+
+    def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
+        """A replica of `model` that starts from rank 0's weights."""

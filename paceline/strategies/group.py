@@ -1,0 +1,186 @@
+"""The workers that agree with one another: rank, size, node and the collectives between them."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import Store
+
+
+class Pending(Protocol):
+    """A collective under way."""
+
+    def wait(self) -> object:
+        """Return when it is done."""
+
+
+class Group(Protocol):
+    """Rank, size, node and the collectives; and a tally of the payload handed to each."""
+
+    rank: int
+    size: int
+    node: int
+    local_rank: int
+    tally: "Counter[str]"
+    """Payload bytes by pattern (`ring`, `broadcast`, `to_server`, `from_server`) since it was last cleared."""
+
+    process_group: dist.ProcessGroup | None
+    """For libraries that need torch's own; None in the in-process group."""
+
+    def all_reduce(self, tensor: Tensor) -> Pending:
+        """Start adding up `tensor` over all workers, in place."""
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """Make `tensor` what it is on `root`, in place."""
+
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """Everybody's `tensor`, in order of rank."""
+
+    def barrier(self) -> None:
+        """Return when everybody is here."""
+
+    def publish(self, key: str, value: str) -> None:
+        """Tell the others a string, once per key."""
+
+    def lookup(self, key: str) -> str:
+        """The string published under `key`; waits for it."""
+
+
+class TorchGroup:
+    """Workers that are processes, over torch.distributed: gloo or NCCL."""
+
+    def __init__(self, process_group: dist.ProcessGroup, store: Store, *, node: int = 0, local_rank: int) -> None:
+        self.process_group: dist.ProcessGroup | None = process_group
+        self.rank = dist.get_rank(process_group)
+        self.size = dist.get_world_size(process_group)
+        self.node = node
+        self.local_rank = local_rank
+        self.tally: Counter[str] = Counter()
+        self._store = store
+
+    def all_reduce(self, tensor: Tensor) -> Pending:
+        """Start adding up `tensor` over all workers, in place."""
+        self.tally["ring"] += tensor.nbytes
+        work: Pending = dist.all_reduce(tensor, group=self.process_group, async_op=True)
+        return work
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """Make `tensor` what it is on `root`, in place."""
+        self.tally["broadcast"] += tensor.nbytes
+        dist.broadcast(tensor, src=root, group=self.process_group)
+
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """Everybody's `tensor`, in order of rank."""
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(gathered, tensor, group=self.process_group)
+        return gathered
+
+    def barrier(self) -> None:
+        """Return when everybody is here."""
+        dist.barrier(group=self.process_group)
+
+    def publish(self, key: str, value: str) -> None:
+        """Tell the others a string, once per key."""
+        self._store.set(key, value)
+
+    def lookup(self, key: str) -> str:
+        """The string published under `key`; waits for it."""
+        self._store.wait([key], timedelta(seconds=300))
+        return str(self._store.get(key), "utf-8")
+
+
+class _Done:
+    def wait(self) -> None:
+        """It is done already."""
+
+
+class _Meeting:
+    """Where the threads of an in-process group meet: everyone brings a value and sees all of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.values: list[object] = [None] * size
+        self.barrier = threading.Barrier(size)
+        self.published: dict[str, str] = {}
+        self.news = threading.Condition()
+
+    def gather(self, rank: int, tensor: Tensor) -> list[Tensor]:
+        self.values[rank] = tensor.detach().clone()
+        self.barrier.wait(timeout=60)
+        gathered = [v for v in self.values if isinstance(v, Tensor)]
+        self.barrier.wait(timeout=60)  # nobody brings the next value before all have seen this one
+        return gathered
+
+
+class InProcessGroup:
+    """Workers that are threads of one process: for tests of strategies that need no processes."""
+
+    process_group: dist.ProcessGroup | None = None
+    node = 0
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        self.rank = self.local_rank = rank
+        self.size = meeting.size
+        self.tally: Counter[str] = Counter()
+        self._meeting = meeting
+
+    def all_reduce(self, tensor: Tensor) -> Pending:
+        """Add up `tensor` over all workers, in place, in order of rank."""
+        self.tally["ring"] += tensor.nbytes
+        tensor.copy_(torch.stack(self._meeting.gather(self.rank, tensor)).sum(0))
+        return _Done()
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """Make `tensor` what it is on `root`, in place."""
+        self.tally["broadcast"] += tensor.nbytes
+        with torch.no_grad():
+            tensor.copy_(self._meeting.gather(self.rank, tensor)[root])
+
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """Everybody's `tensor`, in order of rank."""
+        return self._meeting.gather(self.rank, tensor)
+
+    def barrier(self) -> None:
+        """Return when everybody is here."""
+        self._meeting.barrier.wait(timeout=60)
+
+    def publish(self, key: str, value: str) -> None:
+        """Tell the others a string, once per key."""
+        with self._meeting.news:
+            self._meeting.published[key] = value
+            self._meeting.news.notify_all()
+
+    def lookup(self, key: str) -> str:
+        """The string published under `key`; waits for it."""
+        with self._meeting.news:
+            if not self._meeting.news.wait_for(lambda: key in self._meeting.published, timeout=60):
+                raise TimeoutError(f"nobody published {key!r}")
+            return self._meeting.published[key]
+
+
+def run_in_process(size: int, work: Callable[[Group], object]) -> list[object]:
+    """Run `work` once per rank, each in a thread with its group; the results in order of rank."""
+    meeting = _Meeting(size)
+    results: list[object] = [None] * size
+    failures: list[BaseException] = []
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = work(InProcessGroup(rank, meeting))
+        except BaseException as error:
+            failures.append(error)
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
+    return results

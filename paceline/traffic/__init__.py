@@ -1,0 +1,1 @@
+"""What each strategy sends, in plain Python."""

@@ -1,0 +1,70 @@
+"""Quantities as people write them: "25MB", "1.5GiB", "90s", "5m" (MB = 10⁶ bytes, MiB = 2²⁰)."""
+
+import re
+
+from paceline.errors import SpecError
+
+_BYTES = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ]*)\s*")
+
+
+def parse_bytes(text: str) -> int:
+    """`"25MB"` → 25000000; a plain number is bytes."""
+    number, unit = _split(text, "bytes", "25MB, 1MiB, 4096")
+    factor = _BYTES.get((unit or "B").upper())
+    if factor is None:
+        raise SpecError(f"{text!r} is not an amount of bytes: use one of B, KB, MB, GB, KiB, MiB, GiB, as in 25MB.")
+    return round(number * factor)
+
+
+def parse_seconds(text: str) -> float:
+    """`"1.5m"` → 90.0; a plain number is seconds."""
+    number, unit = _split(text, "time", "90s, 5m, 250ms")
+    factor = _SECONDS.get((unit or "s").replace("µ", "u"))
+    if factor is None:
+        raise SpecError(f"{text!r} is not a time: use one of us, ms, s, m, h, as in 90s.")
+    return number * factor
+
+
+def format_bytes(count: float) -> str:
+    """`25000000` → `"25MB"`: exact where it can be, so that it parses back to the same number."""
+    for unit in ("GB", "MB", "KB"):
+        if count >= _BYTES[unit] and count % _BYTES[unit] == 0:
+            return f"{int(count // _BYTES[unit])}{unit}"
+    return f"{int(count)}B" if count == int(count) else f"{count}B"
+
+
+def human_bytes(count: float) -> str:
+    """`25400000` → `"25.4 MB"`, for reading."""
+    for unit in ("GB", "MB", "KB"):
+        if count >= _BYTES[unit]:
+            return f"{count / _BYTES[unit]:.4g} {unit}"
+    return f"{count:.0f} B"
+
+
+def human_seconds(seconds: float) -> str:
+    """`83.2` → `"1m23s"`, for reading."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g}ms"
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def _split(text: str, what: str, examples: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise SpecError(f"{text!r} is not an amount of {what}: write it like {examples}.")
+    return float(match[1]), match[2]

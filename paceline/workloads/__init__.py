@@ -1,0 +1,1 @@
+"""What is learned: models, losses and data."""

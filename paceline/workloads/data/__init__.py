@@ -1,0 +1,1 @@
+"""Readers of data files and generators of data."""
