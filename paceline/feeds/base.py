@@ -1,10 +1,14 @@
 """What a feed is: where a worker's batches come from."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
+
+from paceline.grammar import require
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,28 @@ class Batch:
     global_samples: int
     """Samples of all workers in this update."""
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch there; tensors that are there already are not copied."""
+        return dataclasses.replace(self, tensors=tuple(t.to(device) for t in self.tensors))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Whom a feed serves: one worker, its device, and what all workers have agreed on."""
+
+    rank: int
+    size: int
+    batch: int
+    """Samples per worker and update."""
+
+    seed: int
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.rank < self.size, f"rank {self.rank} of {self.size}"
+        require(self.batch >= 1, f"batch={self.batch} is not valid: it must be at least 1.")
+        require(self.seed >= 0, f"seed={self.seed} is not valid: it must be at least 0.")
+
 
 class Feed(Protocol):
     """Where a worker's batches come from."""
@@ -29,7 +55,10 @@ class Feed(Protocol):
         """Updates in one pass over the data; None for a feed without an end."""
 
     def batches(self, first_step: int) -> Iterator[Batch]:
-        """Batches without end, from the given step on: epoch after epoch, on the worker's device."""
+        """Batches without end, from the given step on: epoch after epoch, on the worker's device.
+
+        Whatever works in the background ends with the iterator: when it is dropped, raises, or the feed is closed.
+        """
 
     def close(self) -> None:
-        """End background threads and processes."""
+        """End background threads and processes; may be called again."""

@@ -1,0 +1,71 @@
+"""`paceline workloads`, `strategies` and `feeds`: what there is, with every option."""
+
+import dataclasses
+import typing
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.grammar import Bytes
+from paceline.units import format_bytes
+
+
+def workloads() -> None:
+    """List the workloads, their sizes and options."""
+    from paceline.workloads.catalogue import WORKLOADS
+
+    rows = [
+        (name, f"{entry.parameters:,} parameters, counts {entry.unit}; {entry.summary}", entry.options)
+        for name, entry in WORKLOADS.items()
+    ]
+    _print("workload", rows)
+    Console().print("Your own: package.module:function returning a paceline.Workload; see docs/your-own-workload.md.")
+
+
+def strategies() -> None:
+    """List the strategies and their options."""
+    from paceline.traffic.catalogue import STRATEGIES
+
+    _print("strategy", [(name, entry.summary, entry.options) for name, entry in STRATEGIES.items()])
+
+
+def feeds() -> None:
+    """List the feeds and their options."""
+    from paceline.feeds.catalogue import FEEDS
+
+    _print("feed", [(name, entry.summary, entry.options) for name, entry in FEEDS.items()])
+
+
+def _print(what: str, rows: Iterable[tuple[str, str, type[Any]]]) -> None:
+    table = Table(show_lines=True)
+    for heading in (what, "what it is", "options (default)"):
+        table.add_column(heading)
+    for name, summary, options in rows:
+        table.add_row(name, summary, "\n".join(_options(options)) or "none")
+    Console().print(table)
+
+
+def _options(options: type[Any]) -> Iterable[str]:
+    hints = typing.get_type_hints(options)
+    for option in dataclasses.fields(options):
+        yield f"{option.name}={_values(hints[option.name])} ({_default(option.default, hints[option.name])})"
+
+
+def _values(annotation: Any) -> str:
+    kinds = [k for k in typing.get_args(annotation) or (annotation,) if k is not type(None)]
+    if typing.get_origin(annotation) is Literal:
+        return "|".join(map(str, kinds))
+    kind = kinds[0]
+    if typing.get_origin(kind) is Literal:
+        return "|".join(typing.get_args(kind))
+    return {bool: "on|off", int: "N", float: "X", Bytes: "BYTES"}.get(kind, "TEXT")
+
+
+def _default(value: Any, annotation: Any) -> str:
+    if value is None:
+        return "automatic"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return format_bytes(value) if annotation is Bytes else str(value)

@@ -1,0 +1,78 @@
+"""`paceline doctor`: what this machine offers, what is missing and how to get it."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.devices import cpu, cuda
+from paceline.errors import DataError
+
+_GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
+
+
+def doctor() -> None:
+    """Tell what this machine offers: devices, backends, engines, data; what is missing and how to get it."""
+    table = Table(title=f"paceline on {platform.node()}", title_justify="left")
+    for heading in ("what", "here", "details, or how to get it"):
+        table.add_column(heading, overflow="fold")
+    for name, good, details in [*_devices(), *_backends(), *_engines(), *_data()]:
+        table.add_row(name, _GOOD if good else _MISSING, details)
+    Console().print(table)
+
+
+def _devices() -> Iterator[tuple[str, bool, str]]:
+    cores = cpu.available_cores()
+    yield "device cpu", True, f"{len(cores)} cores ({', '.join(map(str, cores))}), one device each"
+    gpus = cuda.available_gpus()
+    yield "device cuda", gpus > 0, f"{gpus} GPUs" if gpus else "no NVIDIA driver shows a GPU"
+    mps = shutil.which("nvidia-cuda-mps-control")
+    yield "MPS daemon", mps is not None, mps or "comes with NVIDIA's driver; only for several workers per GPU"
+
+
+def _backends() -> Iterator[tuple[str, bool, str]]:
+    try:
+        import torch.distributed as dist
+
+        version = importlib.metadata.version("torch")
+    except ImportError as error:
+        yield "torch", False, f"{error}: pip install -c constraints.txt paceline"
+        return
+    yield "torch", True, version
+    yield "backend gloo", dist.is_gloo_available(), "exchange between workers on CPU, or on a shared GPU"
+    nccl = dist.is_nccl_available()
+    yield "backend nccl", nccl, "exchange between GPUs" if nccl else "needs a CUDA build of torch"
+    yield "ZeroMQ", True, f"parameter servers, pyzmq {importlib.metadata.version('pyzmq')}"
+
+
+def _engines() -> Iterator[tuple[str, bool, str]]:
+    yield "engine local", True, "`paceline train`: worker processes on this machine"
+    torchrun = shutil.which("torchrun")
+    yield "torchrun", torchrun is not None, "for paceline.replicate in your own script; comes with torch"
+    shared = Path("/dev/shm")
+    free = shutil.disk_usage(shared).free if shared.is_dir() else 0
+    yield "shared memory", free > 2**28, f"{free / 1e9:.1f} GB free for loaders; in a container raise --shm-size"
+
+
+def _data() -> Iterator[tuple[str, bool, str]]:
+    from paceline.workloads.data import folder
+
+    told = os.environ.get("PACELINE_DATA")
+    try:
+        root = folder.root()
+    except DataError as error:
+        yield "PACELINE_DATA", False, str(error)
+        return
+    yield "PACELINE_DATA", root is not None, told or "not set: workloads use generated data"
+    for name, places, what in (
+        ("digits", ("mnist", "fashion-mnist"), "MNIST idx files, plain or .gz"),
+        ("road frames", ("driving",), "driving_log.csv and IMG/"),
+        ("sentence pairs", ("wmt14", "multi30k", "text"), "train.en and train.de, plain or .gz"),
+    ):
+        found = folder.find(places) if root is not None else None
+        yield f"data: {name}", found is not None, str(found or f"put {what} into $PACELINE_DATA/{places[0]}")

@@ -1,0 +1,59 @@
+"""The command line: verbs, one catch for every error, and the exit codes 0, 1 and 2."""
+
+import signal
+import sys
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from paceline import __version__
+from paceline.cli import catalogues, doctor, train
+from paceline.errors import PacelineError
+
+app = typer.Typer(
+    name="paceline",
+    help="Train PyTorch models data-parallel and measure honestly how they scale.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("train")(train.train)
+app.command("workloads")(catalogues.workloads)
+app.command("strategies")(catalogues.strategies)
+app.command("feeds")(catalogues.feeds)
+app.command("doctor")(doctor.doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paceline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a wrong request or a failed run is told in a few lines, never by a traceback."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        app()
+    except PacelineError as error:
+        print(f"paceline: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("paceline: Stopped by the user.", file=sys.stderr)
+        sys.exit(1)
+
+
+def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a run in order, as Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -1,0 +1,91 @@
+"""Folders that are claimed without overwriting, and summaries for people."""
+
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.errors import OutputError
+from paceline.record import FILE_NAME, Record
+from paceline.units import human_bytes, human_seconds
+
+
+def claim_folder(out: Path | None, *, default: Path) -> Path:
+    """The folder for a run's files, writable and without a record; nothing in it is touched."""
+    folder = out if out is not None else _free(default)
+    if (folder / FILE_NAME).exists():
+        raise OutputError(f"{folder} already holds a record: choose another --out; records are never overwritten.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--out {folder} cannot be made ({error.strerror}): choose another folder.") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"--out {folder} cannot be written: choose another folder, or change its permissions.")
+    return folder
+
+
+def _free(folder: Path) -> Path:
+    number, candidate = 1, folder
+    while candidate.exists():
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate
+
+
+def interval(throughput: dict[str, float | None]) -> str:
+    """`512 (505–520)`: the median and its 95 % interval, or a word that there is none."""
+    value, low, high = throughput["value"], throughput["low"], throughput["high"]
+    assert value is not None
+    if low is None or high is None:
+        return f"{value:,.4g} (too few windows for an interval)"
+    return f"{value:,.4g} ({low:,.4g}–{high:,.4g})"
+
+
+def print_summary(record: Record, folder: Path) -> None:
+    """A run on one screen."""
+    console = Console(highlight=False)
+    spec, learning = record.spec, record.learning
+    console.print(
+        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {spec['workers']} worker(s) on {record.devices} "
+        f"device(s) · batch {spec['batch']} per worker, {learning['global_batch']} in all"
+    )
+    facts = Table(show_header=False, box=None, pad_edge=False)
+    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}")
+    facts.add_row("timed", f"{record.steps_timed} steps after {record.warmup_steps} of warm-up")
+    facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
+    facts.add_row("loss", _loss(record))
+    facts.add_row("learning", _learning(record))
+    facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
+    if "mean_staleness" in record.strategy_report:
+        facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
+    data = record.workload["data"]
+    facts.add_row("data", data["source"])
+    facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v))
+    facts.add_row("record", str(folder / FILE_NAME))
+    console.print(facts)
+    for text in (*record.failures, *record.warnings):
+        console.print(f"[yellow]note:[/yellow] {text}")
+
+
+def _phases(record: Record) -> str:
+    shares = sorted(record.phases.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares if seconds > 0)
+
+
+def _loss(record: Record) -> str:
+    losses = [loss for loss in record.learning["loss"] if loss is not None]
+    text = f"{losses[0]:.4g} → {losses[-1]:.4g}"
+    if record.learning["validation"]:
+        last = record.learning["validation"][-1]
+        metrics = "".join(f", {name} {value:.4g}" for name, value in last["metrics"].items())
+        text += f"; validation {last['loss']:.4g}{metrics}"
+    return text
+
+
+def _learning(record: Record) -> str:
+    learning = record.learning
+    return (
+        f"{learning['updates']:,} updates, {learning['samples_seen']:,} samples, lr {learning['lr']:.4g} "
+        f"(rule {learning['lr_rule']}), gradients by {learning['reduction']}"
+    )

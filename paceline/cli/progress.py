@@ -1,0 +1,123 @@
+"""What is seen while a run goes on: a bar on a terminal, a line every few seconds elsewhere; always on stderr."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from paceline.engines.base import Display
+from paceline.engines.plan import Plan
+
+_LINE_EVERY_SECONDS = 5.0
+
+
+class _Pace:
+    """Samples per second since the first report."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def rate(self, samples: int) -> float | None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, samples)
+            return None
+        seconds = now - self._first[0]
+        return (samples - self._first[1]) / seconds if seconds > 0.2 else None
+
+
+class BarDisplay:
+    """A progress bar with loss, pace and time left."""
+
+    def __init__(self, console: Console, title: str, seconds: float | None) -> None:
+        self._console = console
+        self._seconds = seconds
+        self._pace = _Pace()
+        self._begun = time.monotonic()
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            refresh_per_second=2,
+            transient=True,
+        )
+        self._task: TaskID = self.bar.add_task(title, total=None, figures="starting workers")
+
+    def ready(self, *, step: int, total_steps: int | None) -> None:
+        """The length is known now."""
+        self._begun = time.monotonic()
+        total = float(total_steps) if total_steps is not None else self._seconds
+        self.bar.update(self._task, total=total, completed=step if total_steps else 0, figures="first step")
+
+    def progress(self, *, step: int, samples: int, loss: float) -> None:
+        """Steps done, or seconds where the run is limited by time."""
+        rate = self._pace.rate(samples)
+        figures = f"step {step} · loss {loss:.4g}" + (f" · {rate:,.4g} samples/s" if rate else "")
+        done = step if self._seconds is None else min(time.monotonic() - self._begun, self._seconds)
+        self.bar.update(self._task, completed=done, figures=figures)
+
+    def validation(self, entry: Mapping[str, Any]) -> None:
+        """A line that stays."""
+        self._console.print(_validation_line(entry), highlight=False)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False)
+
+
+class LineDisplay:
+    """A line every few seconds, for logs."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._pace = _Pace()
+        self._total: int | None = None
+        self._last = time.monotonic()
+        self.note(f"{title}: starting workers")
+
+    def ready(self, *, step: int, total_steps: int | None) -> None:
+        """The length is known now."""
+        self._total = total_steps
+
+    def progress(self, *, step: int, samples: int, loss: float) -> None:
+        """Now and then, a line."""
+        rate = self._pace.rate(samples)
+        if time.monotonic() - self._last >= _LINE_EVERY_SECONDS:
+            self._last = time.monotonic()
+            of = f"/{self._total}" if self._total else ""
+            self.note(f"step {step}{of} · loss {loss:.4g}" + (f" · {rate:,.4g} samples/s" if rate else ""))
+
+    def validation(self, entry: Mapping[str, Any]) -> None:
+        """A line."""
+        self.note(_validation_line(entry))
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _validation_line(entry: Mapping[str, Any]) -> str:
+    metrics = "".join(f" · {name} {value:.4g}" for name, value in entry["metrics"].items())
+    epoch = f"epoch {entry['epoch']:.3g}" if entry["epoch"] is not None else f"step {entry['step']}"
+    return f"{epoch} · validation loss {entry['loss']:.5g}{metrics}"
+
+
+@contextlib.contextmanager
+def make_display(plan: Plan) -> Iterator[Display]:
+    """The display that fits where stderr goes."""
+    console = Console(stderr=True)
+    spec = plan.spec
+    title = f"{spec.workload} · {spec.strategy} · {spec.workers}w"
+    if not console.is_terminal:
+        yield LineDisplay(console, title)
+        return
+    display = BarDisplay(console, title, spec.seconds)
+    with display.bar:
+        yield display

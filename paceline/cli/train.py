@@ -1,0 +1,121 @@
+"""`paceline train`: one run, from flags to a record."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from paceline.cli.output import claim_folder, print_summary
+from paceline.cli.progress import make_display
+from paceline.spec import RunSpec
+from paceline.units import parse_seconds
+
+_EXAMPLES = """
+Examples:
+
+  paceline train vae --workers 2 --epochs 1
+
+  paceline train resnet18:image=64 --workers 2 --strategy allreduce:wire=bf16 --steps 50
+
+  paceline train nmt:units=64,vocabulary=1000,length=20 --strategy ps:servers=2,mode=async --seconds 30
+
+  paceline train my_package.my_module:my_workload --workers 2 --steps 100 --json
+"""
+
+
+def train(
+    workload: Annotated[str, typer.Argument(help="A name from `paceline workloads`, or package.module:function.")],
+    workers: Annotated[int, typer.Option(help="Worker processes, each with a replica of the model.")] = 1,
+    workers_per_device: Annotated[int, typer.Option(help="Workers that share a device.")] = 1,
+    cores_per_device: Annotated[int, typer.Option(help="On CPU, cores that make one device.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    mps: Annotated[str, typer.Option(help="on: run NVIDIA's MPS daemon, for workers that share a GPU.")] = "off",
+    strategy: Annotated[str, typer.Option(help="How replicas agree; see `paceline strategies`.")] = "allreduce",
+    feed: Annotated[str, typer.Option(help="Where batches come from; see `paceline feeds`.")] = "dataset",
+    batch: Annotated[int | None, typer.Option(help="Samples per worker and update [default: the workload's].")] = None,
+    accumulate: Annotated[int, typer.Option(help="Micro-batches a worker's batch is computed in.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Train for so many updates.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Train for so many passes over the data.")] = None,
+    seconds: Annotated[str | None, typer.Option(help="Train for so long: 30s, 5m.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate [default: the workload's].")] = None,
+    lr_rule: Annotated[str, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = "none",
+    lr_warmup: Annotated[int | None, typer.Option(help="Steps to reach a scaled rate [default: a tenth].")] = None,
+    clip_norm: Annotated[float | None, typer.Option(help="Scale gradients down to this global norm.")] = None,
+    precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
+    validate: Annotated[
+        str | None, typer.Option(help="epoch, end or off [default: epoch; off with a synthetic feed].")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of initial weights, data order and noise.")] = 0,
+    timeout: Annotated[
+        str | None, typer.Option(help="No progress for so long is a hang [default: 30s or ten steps].")
+    ] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Save a checkpoint every so many updates.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on from a run's folder or a checkpoint.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for record, series and checkpoints [default: runs/…].")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object on stdout.")] = False,
+) -> None:
+    """Train a workload with several workers and record what happened."""
+    spec = RunSpec(
+        workload=workload,
+        workers=workers,
+        workers_per_device=workers_per_device,
+        cores_per_device=cores_per_device,
+        device=device,
+        mps=_on_off(mps),
+        strategy=strategy,
+        feed=feed,
+        batch=batch,
+        accumulate=accumulate,
+        steps=steps,
+        epochs=epochs,
+        seconds=parse_seconds(seconds) if seconds is not None else None,
+        lr=lr,
+        lr_rule=cast(Any, lr_rule),
+        lr_warmup=lr_warmup,
+        clip_norm=clip_norm,
+        precision=cast(Any, precision),
+        validate=cast(Any, validate),
+        seed=seed,
+        timeout=parse_seconds(timeout) if timeout is not None else None,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+    )
+    run(spec, out, as_json=json)
+
+
+train.__doc__ = f"{train.__doc__}\n{_EXAMPLES}"
+
+
+def _on_off(text: str) -> bool:
+    from paceline.grammar import choose
+
+    return choose(text, ("on", "off"), "value of --mps:") == "on"
+
+
+def run(spec: RunSpec, out: Path | None, *, as_json: bool) -> None:
+    """Plan, run and print."""
+    from paceline.engines.local import LocalEngine
+    from paceline.engines.plan import plan
+
+    planned = plan(spec)
+    folder = claim_folder(out, default=_default_folder(planned.spec))
+    with make_display(planned) as display:
+        record = LocalEngine().run(planned, folder, display)
+    if as_json:
+        print(record.to_json())
+    else:
+        print_summary(record, folder)
+    if record.failures:
+        sys.exit(1)
+
+
+def _default_folder(spec: RunSpec) -> Path:
+    def word(text: str) -> str:
+        return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.partition(":")[0])
+
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{stamp}-{word(spec.workload)}-{word(spec.strategy)}-{spec.workers}w"

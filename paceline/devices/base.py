@@ -1,0 +1,50 @@
+"""Where processes run: slots on devices, planned before anything is started."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one process runs."""
+
+    device: str
+    """`cpu:0`, `cpu:2-3` (cores) or `cuda:1`."""
+
+    cores: tuple[int, ...] = ()
+    """Cores the process is pinned to; empty: not pinned."""
+
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All processes of a run and the devices they fill."""
+
+    kind: Literal["cpu", "cuda"]
+    backend: Literal["gloo", "nccl"]
+    workers: tuple[Slot, ...]
+    servers: tuple[Slot, ...] = ()
+    server_place: Literal["shared", "own"] | None = None
+    """Whether servers use the workers' devices or devices of their own; None without servers."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices are used, servers' own ones included."""
+        return len({slot.device for slot in (*self.workers, *self.servers)})
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a run asks of the machine."""
+
+    workers: int
+    workers_per_device: int
+    cores_per_device: int = 1
+    servers: int = 0
+    server_place: Literal["shared", "own"] | None = None
+
+
+def fitting_workers_per_device(workers: int, devices: int) -> int:
+    """The smallest number of workers per device with which `workers` fit on `devices`."""
+    return next(k for k in range(1, workers + 1) if workers % k == 0 and workers // k <= max(devices, 1))

@@ -1,0 +1,21 @@
+"""From `--device` to a placement."""
+
+from paceline.devices import cpu, cuda
+from paceline.devices.base import Demand, Placement
+from paceline.errors import DeviceError
+from paceline.grammar import choose
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def place(device: str, demand: Demand) -> Placement:
+    """Slots for all processes of a run, or a refusal that says what would fit."""
+    choose(device, DEVICES, "device")
+    gpus = cuda.available_gpus()
+    if device == "cuda" and gpus == 0:
+        raise DeviceError(
+            "--device cuda: this machine shows no NVIDIA GPU. Use --device cpu, or see `paceline doctor`."
+        )
+    if device == "cuda" or (device == "auto" and gpus):
+        return cuda.place(demand, gpus)
+    return cpu.place(demand, cpu.available_cores())

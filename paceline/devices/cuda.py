@@ -1,0 +1,66 @@
+"""CUDA devices and the MPS daemon. Not run on a GPU here: planned and tested at the seam."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
+from paceline.errors import DeviceError
+
+_DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def available_gpus() -> int:
+    """How many GPUs the driver shows to this process; needs no torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    present = len(list(_DRIVER.iterdir())) if _DRIVER.is_dir() else 0
+    if visible is None:
+        return present
+    return min(present, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+
+
+def place(demand: Demand, gpus: int) -> Placement:
+    """Slots on GPUs. NCCL refuses two ranks on one GPU, so workers that share one exchange over gloo."""
+    needed = demand.workers // demand.workers_per_device
+    if needed > gpus:
+        fitting = fitting_workers_per_device(demand.workers, gpus)
+        raise DeviceError(
+            f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs {needed} GPUs, "
+            f"but this machine has {gpus}: " + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
+        )
+    workers = tuple(Slot(f"cuda:{rank // demand.workers_per_device}") for rank in range(demand.workers))
+    backend: Literal["gloo", "nccl"] = "nccl" if demand.workers_per_device == 1 else "gloo"
+    if not demand.servers:
+        return Placement("cuda", backend, workers)
+    free = gpus - needed
+    chosen = demand.server_place or ("own" if free >= demand.servers else "shared")
+    if chosen == "own" and free < demand.servers:
+        raise DeviceError(f"ps:place=own needs {demand.servers} more GPUs, but {free} are free: use place=shared.")
+    first, count = (needed, free) if chosen == "own" else (0, needed)
+    servers = tuple(Slot(f"cuda:{first + i % count}") for i in range(demand.servers))
+    return Placement("cuda", backend, workers, servers, chosen)
+
+
+@contextlib.contextmanager
+def mps_daemon() -> Iterator[dict[str, str]]:
+    """Run NVIDIA's MPS control daemon for the time of a run; yields the environment that workers need."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        raise DeviceError("--mps on needs nvidia-cuda-mps-control, which is not installed: use --mps off.")
+    with tempfile.TemporaryDirectory(prefix="paceline-mps-") as folder:
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
+        for path in environment.values():
+            os.mkdir(path)
+        merged = {**os.environ, **environment}
+        started = subprocess.run([control, "-d"], env=merged, capture_output=True, text=True, timeout=30)
+        if started.returncode:
+            raise DeviceError(f"The MPS daemon did not start: {started.stderr.strip()[:200]}. Use --mps off.")
+        try:
+            yield environment
+        finally:
+            subprocess.run([control], input="quit\n", env=merged, capture_output=True, text=True, timeout=30)

@@ -1,0 +1,47 @@
+"""What an engine is: it starts the workers of a plan and returns the record."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from paceline.engines.plan import Plan
+from paceline.record import Record
+
+
+class Display(Protocol):
+    """Who is told how a run goes."""
+
+    def ready(self, *, step: int, total_steps: int | None) -> None:
+        """All workers are about to train."""
+
+    def progress(self, *, step: int, samples: int, loss: float) -> None:
+        """Rank 0 has come so far."""
+
+    def validation(self, entry: Mapping[str, Any]) -> None:
+        """A validation is done."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+
+class NoDisplay:
+    """Nobody looks."""
+
+    def ready(self, *, step: int, total_steps: int | None) -> None:
+        """Ignored."""
+
+    def progress(self, *, step: int, samples: int, loss: float) -> None:
+        """Ignored."""
+
+    def validation(self, entry: Mapping[str, Any]) -> None:
+        """Ignored."""
+
+    def note(self, text: str) -> None:
+        """Ignored."""
+
+
+class Engine(Protocol):
+    """Starts workers."""
+
+    def run(self, plan: Plan, out: Path, display: Display) -> Record:
+        """Execute a plan; record and sidecar are in `out` afterwards."""

@@ -1,0 +1,121 @@
+"""From the workers' reports to a record and its sidecar, written into the run's folder."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline import __version__
+from paceline.engines.plan import Plan
+from paceline.measure.summary import WorkerSeries, mean_losses, per_worker, summarise
+from paceline.record import SIDECAR_NAME, Record
+from paceline.workers.assignment import series_of
+
+
+def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float) -> Record:
+    """The record of a finished run, saved."""
+    series: list[WorkerSeries] = []
+    for rank in range(len(reports)):
+        with np.load(series_of(scratch, rank)) as arrays:
+            series.append({name: arrays[name] for name in arrays.files})
+    summary = summarise(series, synchronous=plan.traffic.synchronous)
+    first = reports[0]
+    walls = {name: max(r["wall_seconds"][name] for r in reports) for name in first["wall_seconds"]}
+    walls["start_up"] = max(0.0, wall_seconds - sum(v for k, v in walls.items() if k != "start_up"))
+    record = Record(
+        spec=first["spec"],
+        workload=first["workload"],
+        environment=environment(plan, first["versions"]),
+        devices=plan.placement.devices,
+        samples_timed=summary.samples_timed,
+        steps_timed=summary.steps_timed,
+        seconds_timed=summary.seconds_timed,
+        warmup_steps=summary.warmup_steps,
+        wall_seconds=walls,
+        throughput={**summary.throughput, "unit": f"{first['workload']['unit']}/s"},
+        per_worker=per_worker(summary, reports),
+        servers=_servers(plan),
+        phases=summary.phases,
+        learning=_learning(plan, first, series),
+        traffic=first["traffic"],
+        strategy_report=first["strategy_report"],
+        failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
+        warnings=[*summary.warnings, *_warnings(first)],
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    named = {f"worker{rank}_{name}": values for rank, worker in enumerate(series) for name, values in worker.items()}
+    np.savez_compressed(out / SIDECAR_NAME, **named)  # type: ignore[arg-type]
+    record.save(out)
+    return record
+
+
+def _learning(plan: Plan, first: dict[str, Any], series: Sequence[WorkerSeries]) -> dict[str, Any]:
+    """Beside every loss: samples seen, updates made, global batch, learning rate and its rule, sum or mean."""
+    spec = first["spec"]
+    validation = first["validation"]
+    return {
+        "loss": mean_losses(series),
+        "validation": validation,
+        "val_loss": validation[-1]["loss"] if validation else None,
+        "updates": first["updates"],
+        "samples_seen": first["samples_seen"],
+        "global_batch": spec["batch"] * spec["workers"],
+        "lr": first["lr"],
+        "lr_rule": spec["lr_rule"],
+        "lr_warmup_steps": first["lr_warmup_steps"],
+        "reduction": getattr(plan.traffic, "reduce", "mean"),
+    }
+
+
+def _servers(plan: Plan) -> list[dict[str, Any]]:
+    place = plan.placement.server_place
+    return [{"server": i, "device": slot.device, "place": place} for i, slot in enumerate(plan.placement.servers)]
+
+
+def _warnings(first: dict[str, Any]) -> list[str]:
+    warnings = []
+    names = first["workload"]["not_trained"]
+    if names:
+        warnings.append(f"The loss does not depend on {', '.join(names)}: not trained.")
+    traffic = first["traffic"]
+    if traffic["claimed"] != traffic["counted"]:
+        warnings.append(f"The strategy claims to send {traffic['claimed']}, but {traffic['counted']} was counted.")
+    return warnings
+
+
+def environment(plan: Plan, versions: dict[str, str]) -> dict[str, Any]:
+    """Where the run was: what two records must share to be compared."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "device_kind": plan.placement.kind,
+        "backend": plan.placement.backend,
+        "versions": {"paceline": __version__, **versions},
+        "threads_per_worker": plan.placement.workers[0].threads,
+        "affinity": [list(slot.cores) for slot in plan.placement.workers],
+        "git": _git_commit(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _git_commit() -> str | None:
+    """The commit of the folder that the run was started in, if it is in a repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    answer = subprocess.run([git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+    return answer.stdout.strip() or None

@@ -1,0 +1,236 @@
+"""Workers as processes of this machine: started, watched, and gone afterwards whatever happens."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from paceline.devices import cuda
+from paceline.engines.base import Display
+from paceline.engines.collect import collect
+from paceline.engines.plan import Plan
+from paceline.engines.watch import Failure, Watched, cause, failure_said
+from paceline.errors import Hang, Interrupted, PacelineError, RequestError, WorkerLost
+from paceline.record import Record
+from paceline.workers.assignment import Assignment, log_of
+from paceline.workers.process import main
+
+_LOOK_EVERY_SECONDS = 0.5
+_SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show itself
+_STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end
+_LEAVE_SECONDS = 5.0
+_LAST_LINES = 5
+
+
+class LocalEngine:
+    """Runs a plan on this machine."""
+
+    def run(self, plan: Plan, out: Path, display: Display) -> Record:
+        """Execute a plan; record and sidecar are in `out` afterwards."""
+        begun = time.perf_counter()
+        scratch = Path(tempfile.mkdtemp(prefix="paceline-"))
+        no_mps: dict[str, str] = {}
+        mps = cuda.mps_daemon() if plan.spec.mps else contextlib.nullcontext(no_mps)
+        try:
+            with mps as extra, Crew(plan, scratch, out / "checkpoints", extra) as crew:
+                reports = crew.supervise(display)
+            return collect(plan, reports, scratch, out, wall_seconds=time.perf_counter() - begun)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+class Crew:
+    """The worker processes of one run; leaving the context ends them all, and what they started."""
+
+    def __init__(self, plan: Plan, scratch: Path, checkpoints: Path, environment: dict[str, str]) -> None:
+        self._plan = plan
+        self._scratch = scratch
+        self._failures: list[Failure] = []
+        self._stop_before: float | None = None
+        self._processes: list[ForkServerProcess] = []
+        self._connections: list[Connection[bytes, bytes]] = []
+        self._watched = [Watched(rank) for rank in range(plan.spec.workers)]
+        # Temporary files of workers and servers go into the scratch folder, which is removed whatever happens.
+        variables = {**os.environ, **environment, "TMPDIR": str(scratch)}
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["paceline.workers.run"])  # torch is imported once, not once per worker
+        with socket.create_server(("127.0.0.1", 0), backlog=plan.spec.workers) as listener:
+            for rank in range(plan.spec.workers):
+                assignment = Assignment(
+                    spec=plan.spec,
+                    placement=plan.placement,
+                    rank=rank,
+                    port=listener.getsockname()[1],
+                    scratch=scratch,
+                    checkpoints=checkpoints,
+                    environment=variables,
+                )
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=main, args=(assignment, theirs, listener if rank == 0 else None), name=f"worker-{rank}"
+                )
+                process.start()
+                theirs.close()
+                self._processes.append(process)
+                self._connections.append(ours)
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        started = [child for p in self._processes for child in _descendants(p.pid)]
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()
+        for connection in self._connections:
+            connection.close()
+        # Servers and loaders end by themselves when their worker is gone; what does not, is ended.
+        _, alive = psutil.wait_procs(started, timeout=_LEAVE_SECONDS)
+        for child in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+
+    def supervise(self, display: Display) -> list[dict[str, Any]]:
+        """Follow the workers until all have reported; raise what went wrong."""
+        while any(w.report is None for w in self._watched):
+            try:
+                self._listen(display, _LOOK_EVERY_SECONDS)
+                if self._failures:
+                    self._raise_cause(display)
+                self._look_for_hangs(display)
+            except KeyboardInterrupt:
+                self._begin_to_stop(display)
+            if self._stop_before is not None and time.monotonic() > self._stop_before:
+                raise Interrupted("Stopped by the user; the workers did not come to an orderly end in time.")
+        return [w.report for w in self._watched if w.report is not None]
+
+    def _listen(self, display: Display, seconds: float) -> None:
+        """Take in whatever the workers say within `seconds`, and notice those that are gone."""
+        sources: dict[Any, int] = {}
+        for rank, watched in enumerate(self._watched):
+            if watched.report is None and all(f.rank != rank for f in self._failures):
+                sources[self._connections[rank]] = rank
+                sources[self._processes[rank].sentinel] = rank
+        for source in wait(list(sources), timeout=seconds):
+            rank = sources[source]
+            if source is not self._connections[rank]:
+                self._drain(rank, display)
+                self._note_lost(rank)
+            else:
+                self._drain(rank, display)
+
+    def _drain(self, rank: int, display: Display) -> None:
+        connection = self._connections[rank]
+        with contextlib.suppress(EOFError, OSError):
+            while connection.poll():
+                self._hear(rank, json.loads(connection.recv_bytes()), display)
+
+    def _hear(self, rank: int, message: dict[str, Any], display: Display) -> None:
+        watched = self._watched[rank]
+        kind = message.pop("kind")
+        if kind == "done":
+            watched.report = message["report"]
+        elif kind == "failed":
+            self._failures.append(failure_said(rank, message))
+        elif kind == "where":
+            watched.where = message
+        elif kind == "ready":
+            watched.progressed(message["step"])
+            if rank == 0:
+                display.ready(**message)
+        elif kind == "progress":
+            watched.progressed(message["step"])
+            if rank == 0 and message["phase"] == "training":
+                display.progress(step=message["step"], samples=message["samples"], loss=message["loss"])
+        elif kind == "validation":
+            display.validation(message)
+
+    def _note_lost(self, rank: int) -> None:
+        if self._watched[rank].report is not None or any(f.rank == rank for f in self._failures):
+            return
+        code = self._processes[rank].exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+        step = self._watched[rank].step
+        when = f"after step {step}" if step is not None else "during start-up"
+        self._failures.append(Failure(rank, WorkerLost, f"Worker {rank} {how} {when}."))
+
+    def _raise_cause(self, display: Display) -> None:
+        until = time.monotonic() + _SETTLE_SECONDS
+        while (left := until - time.monotonic()) > 0 and len(self._failures) < len(self._watched):
+            self._listen(display, left)
+        failure = cause(self._failures)
+        raise self._describe(failure)
+
+    def _describe(self, failure: Failure) -> PacelineError:
+        if issubclass(failure.error, RequestError):
+            return failure.error(failure.message)
+        message = failure.message
+        if f"orker {failure.rank}" not in message:
+            message = f"Worker {failure.rank} failed: {message}"
+        lines = last_lines(log_of(self._scratch, failure.rank))
+        if lines:
+            message += f"\nLast lines of worker {failure.rank}:\n" + "\n".join(f"  {line}" for line in lines)
+        return failure.error(message)
+
+    def _look_for_hangs(self, display: Display) -> None:
+        timeout = self._plan.spec.timeout
+        late = [w for w in self._watched if w.late_seconds(timeout) is not None]
+        if not late:
+            return
+        for watched in self._watched:
+            if watched.report is None:
+                with contextlib.suppress(OSError):
+                    self._connections[watched.rank].send_bytes(json.dumps({"order": "where"}).encode())
+        until = time.monotonic() + _SETTLE_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            self._listen(display, left)
+        # Those who wait in exchange wait for someone: who does not answer, or is elsewhere, holds them up.
+        silent = [w for w in late if w.where is None]
+        elsewhere = [w for w in late if w.where is not None and w.where["phase"] != "exchange"]
+        held_up_by = (silent or elsewhere or late)[0]
+        seconds = held_up_by.late_seconds(timeout) or 0.0
+        doing = "does not answer" if held_up_by.where is None else f"is in {held_up_by.where['phase']}"
+        raise self._describe(
+            Failure(
+                held_up_by.rank,
+                Hang,
+                f"Worker {held_up_by.rank} made no progress for {seconds:.0f} s after step {held_up_by.step}; "
+                f"it {doing}. If steps are that slow, raise --timeout.",
+            )
+        )
+
+    def _begin_to_stop(self, display: Display) -> None:
+        if self._stop_before is not None or any(w.step is None for w in self._watched):
+            raise Interrupted("Stopped by the user before the run had anything to record.")
+        display.note("Stopping after this step; the record will be written. Ctrl-C again to stop at once.")
+        self._stop_before = time.monotonic() + _STOP_SECONDS
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.send_bytes(json.dumps({"order": "stop"}).encode())
+
+
+def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
+    """The end of a log, empty lines left out."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if line.strip()][-count:]
+
+
+def _descendants(pid: int | None) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return list(psutil.Process(pid).children(recursive=True)) if pid is not None else []
+    return []

@@ -1,0 +1,69 @@
+"""From a spec to what will be run: names checked, combinations refused, devices found. No torch, nothing started."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from paceline.devices import catalogue as devices
+from paceline.devices.base import Demand, Placement
+from paceline.errors import DeviceError, SpecError
+from paceline.feeds import catalogue as feeds
+from paceline.spec import RunSpec
+from paceline.traffic import catalogue as strategies
+from paceline.traffic.allreduce import AllReduce
+from paceline.traffic.base import Traffic
+from paceline.traffic.ps import ParameterServer
+from paceline.workloads import catalogue as workloads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run that can be started."""
+
+    spec: RunSpec
+    placement: Placement
+    traffic: Traffic
+
+
+def plan(spec: RunSpec) -> Plan:
+    """Refuse what cannot work, with the remedy; resolve what was left open."""
+    traffic = strategies.resolve(spec.strategy)
+    endless = spec.feed.startswith("synthetic")
+    resolved = dataclasses.replace(
+        spec,
+        workload=workloads.check(spec.workload),
+        strategy=strategies.check(spec.strategy),
+        feed=feeds.check(spec.feed),
+        validate=spec.validate or ("off" if endless else "epoch"),
+    )
+    if endless and spec.epochs is not None:
+        raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
+    _refuse_learning_mistakes(resolved, traffic)
+    placement = devices.place(spec.device, _demand(spec, traffic))
+    if isinstance(traffic, ParameterServer) and traffic.device == "gpu" and placement.kind != "cuda":
+        raise DeviceError("ps:device=gpu needs --device cuda: this run is on CPU. Use device=cpu.")
+    if spec.mps and placement.kind != "cuda":
+        raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
+    return Plan(spec=resolved, placement=placement, traffic=traffic)
+
+
+def _demand(spec: RunSpec, traffic: Traffic) -> Demand:
+    return Demand(
+        workers=spec.workers,
+        workers_per_device=spec.workers_per_device,
+        cores_per_device=spec.cores_per_device,
+        servers=traffic.servers,
+        server_place=traffic.place if isinstance(traffic, ParameterServer) else None,
+    )
+
+
+def _refuse_learning_mistakes(spec: RunSpec, traffic: Traffic) -> None:
+    if spec.lr_rule == "linear" and isinstance(traffic, AllReduce) and traffic.reduce == "sum":
+        raise SpecError(
+            "--lr-rule linear with allreduce:reduce=sum scales twice: a sum over workers already is a rate × workers. "
+            "Use reduce=mean, or --lr-rule none."
+        )
+    if spec.clip_norm is not None and isinstance(traffic, ParameterServer) and traffic.mode != "sync":
+        raise SpecError(
+            f"--clip-norm with ps:mode={traffic.mode} makes no sense: there is no common gradient to take the norm of. "
+            "Use mode=sync, or leave --clip-norm out."
+        )

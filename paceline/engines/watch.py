@@ -1,0 +1,73 @@
+"""How each worker is doing: what it said last, whether it is late, and which failure was the cause."""
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline import errors
+from paceline.errors import PacelineError, WorkerFailed, WorkerLost
+
+_BEFORE_FIRST_STEP_SECONDS = 300.0
+_LEAST_SECONDS = 30.0
+_MEDIAN_STEPS = 10
+_REMEMBERED_PACES = 101
+
+
+@dataclass
+class Failure:
+    """One worker's end, and how likely it is the cause of the others'."""
+
+    rank: int
+    error: type[PacelineError]
+    message: str
+
+    @property
+    def weight(self) -> int:
+        """A killed worker explains its peers' errors; a named error explains more than a lost connection."""
+        if self.error is WorkerLost:
+            return 2
+        return 1 if self.error is not WorkerFailed else 0
+
+
+@dataclass
+class Watched:
+    """One worker as seen from the process that started it."""
+
+    rank: int
+    report: dict[str, Any] | None = None
+    where: dict[str, Any] | None = None
+    step: int | None = None
+    heard: float = field(default_factory=time.monotonic)
+    """When it last made progress."""
+
+    _paces: list[float] = field(default_factory=list)
+
+    def progressed(self, step: int) -> None:
+        """It has finished `step` steps."""
+        now = time.monotonic()
+        if self.step is not None and step > self.step:
+            self._paces = [*self._paces[-_REMEMBERED_PACES:], (now - self.heard) / (step - self.step)]
+        self.step, self.heard = step, now
+
+    def allowed_seconds(self, timeout: float | None) -> float:
+        """How long it may be silent before it counts as hanging."""
+        usual = timeout if timeout is not None else _LEAST_SECONDS
+        if not self._paces:
+            return max(usual, _BEFORE_FIRST_STEP_SECONDS)
+        return usual if timeout is not None else max(usual, _MEDIAN_STEPS * statistics.median(self._paces))
+
+    def late_seconds(self, timeout: float | None) -> float | None:
+        """For how long it has been silent, if that is too long."""
+        silent = time.monotonic() - self.heard
+        return silent if self.report is None and silent > self.allowed_seconds(timeout) else None
+
+
+def cause(failures: list[Failure]) -> Failure:
+    """The failure that explains the others: the weightiest, and of those the first."""
+    return max(failures, key=lambda f: f.weight)
+
+
+def failure_said(rank: int, message: dict[str, Any]) -> Failure:
+    """A failure that a worker told of itself."""
+    return Failure(rank, errors.by_name(message["error"]), message["message"])

@@ -1,0 +1,98 @@
+"""The feeds by name and their options; implementations are imported only when one is built."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from paceline import grammar
+from paceline.grammar import require
+
+if TYPE_CHECKING:
+    from paceline.feeds.base import Feed, Seat
+    from paceline.workloads.base import Examples
+
+
+def _not_negative(feed: str, **counts: int) -> None:
+    for name, count in counts.items():
+        require(count >= 0, f"{feed}: {name}={count} is not valid: it must be 0 (none) or more.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions:
+    """The workload's own samples."""
+
+    shard: bool = True
+    """on: workers divide the samples of an epoch; off: every worker goes through all of them."""
+
+    prefetch: int = 0
+    """Batches a thread keeps ready on the device; 0: moved there when asked for."""
+
+    loaders: int = 0
+    """Processes per worker that make batches; 0: made by the worker itself, when asked for."""
+
+    def __post_init__(self) -> None:
+        _not_negative("dataset", prefetch=self.prefetch, loaders=self.loaders)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticOptions:
+    """Random batches that look like the workload's."""
+
+    at: Literal["device", "host", "python"] = "device"
+    """device: one constant batch; host: made each step by tensor operations; python: by other processes, with NumPy."""
+
+    prefetch: int = 0
+    """Batches a thread keeps ready on the device; 0: moved there when asked for."""
+
+    loaders: int = 0
+    """Processes per worker that make batches, for at=python; 0 means one."""
+
+    def __post_init__(self) -> None:
+        _not_negative("synthetic", prefetch=self.prefetch, loaders=self.loaders)
+        if self.at == "device":
+            for name, count in (("prefetch", self.prefetch), ("loaders", self.loaders)):
+                require(
+                    count == 0,
+                    f"synthetic:at=device with {name}={count} makes no sense: its one batch is on the device already. "
+                    f"Leave out {name}, or use at={'host' if name == 'prefetch' else 'python'}.",
+                )
+        require(
+            self.at != "host" or self.loaders == 0,
+            f"synthetic:at=host with loaders={self.loaders} makes no sense: its batches are made in the worker. "
+            "Leave out loaders, or use at=python.",
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a feed is built, with which options, and what to say about it."""
+
+    builder: str
+    options: type[Any]
+    summary: str
+
+
+FEEDS: Mapping[str, Entry] = {
+    "dataset": Entry(
+        "dataset:dataset", DatasetOptions, "the workload's samples, divided among workers or all for each"
+    ),
+    "synthetic": Entry("synthetic:synthetic", SyntheticOptions, "random batches like the workload's, without an end"),
+}
+
+
+def check(text: str) -> str:
+    """The feed as it will be written in records; refused when it cannot exist. Needs no torch."""
+    part = grammar.parse(text, "feed")
+    grammar.choose(part.name, FEEDS, "feed")
+    return grammar.write(part.name, grammar.bind(part, FEEDS[part.name].options, "feed"))
+
+
+def build(text: str, examples: "Examples", seat: "Seat") -> "Feed":
+    """The feed that `text` names, of these examples for this worker."""
+    part = grammar.parse(text, "feed")
+    entry = FEEDS[grammar.choose(part.name, FEEDS, "feed")]
+    module, _, function = entry.builder.partition(":")
+    builder = getattr(importlib.import_module(f"paceline.feeds.{module}"), function)
+    feed: Feed = builder(grammar.bind(part, entry.options, "feed"), examples, seat)
+    return feed

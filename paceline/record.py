@@ -1,0 +1,89 @@
+"""What happened: one immutable record per run, versioned, with its environment."""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import DataError, OutputError
+
+SCHEMA_VERSION = 1
+FILE_NAME = "record.json"
+SIDECAR_NAME = "series.npz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One run, as measured. Not measured is None, never 0."""
+
+    schema_version: int = SCHEMA_VERSION
+    spec: dict[str, Any]
+    """As resolved: what ran, not what was typed."""
+
+    workload: dict[str, Any]
+    environment: dict[str, Any]
+    devices: int
+    """Devices used, servers' own ones included."""
+
+    samples_timed: int
+    steps_timed: int
+    seconds_timed: float
+    warmup_steps: int
+    wall_seconds: dict[str, float]
+    throughput: dict[str, Any]
+    per_worker: list[dict[str, Any]]
+    servers: list[dict[str, Any]]
+    phases: dict[str, float]
+    """Seconds per step, mean over workers and timed steps; they add up to the step."""
+
+    learning: dict[str, Any]
+    traffic: dict[str, Any]
+    strategy_report: dict[str, Any]
+    failures: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        counted = sum(worker["samples"] for worker in self.per_worker)
+        assert counted == self.samples_timed, f"{counted} samples of the workers, {self.samples_timed} timed"
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds of a timed step."""
+        return sum(self.phases.values())
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    def save(self, folder: Path) -> Path:
+        """Write into `folder`, whole or not at all; an existing record is never overwritten."""
+        path = folder / FILE_NAME
+        if path.exists():
+            raise OutputError(f"{path} exists: choose another --out; records are never overwritten.")
+        partial = folder / f".{FILE_NAME}.partial"
+        with partial.open("w") as out:
+            out.write(self.to_json())
+            out.flush()
+            os.fsync(out.fileno())
+        partial.rename(path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> "Record":
+        """From a record's file or its folder."""
+        file = path / FILE_NAME if path.is_dir() else path
+        try:
+            content = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file} is not a readable record: {error}.") from error
+        version = content.get("schema_version") if isinstance(content, dict) else None
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise DataError(
+                f"{file} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
+            )
+        try:
+            return cls(**content)
+        except (TypeError, AssertionError) as error:
+            raise DataError(f"{file} is not a whole record: {error}.") from error

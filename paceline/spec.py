@@ -1,0 +1,127 @@
+"""What to run: one frozen dataclass, checked where it is made, as plain data in and out."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paceline.errors import SpecError
+from paceline.grammar import choose, require
+
+LR_RULES = ("none", "linear", "sqrt")
+PRECISIONS = ("fp32", "bf16")
+VALIDATIONS = ("epoch", "end", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run."""
+
+    workload: str
+    """A catalogue name or `package.module:function`, with options."""
+
+    workers: int = 1
+    workers_per_device: int = 1
+    cores_per_device: int = 1
+    """On CPU, how many cores make one device."""
+
+    device: str = "auto"
+    mps: bool = False
+    """Whether to run NVIDIA's MPS daemon for the run, so that workers share a GPU at the same time."""
+
+    strategy: str = "allreduce"
+    feed: str = "dataset"
+    batch: int | None = None
+    """Samples per worker and update; None is the workload's own."""
+
+    accumulate: int = 1
+    """Micro-batches that a worker's batch is computed in."""
+
+    steps: int | None = None
+    epochs: int | None = None
+    seconds: float | None = None
+    """How long to train: exactly one of the three."""
+
+    lr: float | None = None
+    """None is the workload's own."""
+
+    lr_rule: Literal["none", "linear", "sqrt"] = "none"
+    """How the learning rate grows with the number of workers."""
+
+    lr_warmup: int | None = None
+    """Steps over which a scaled learning rate is reached; None is a tenth of the run."""
+
+    clip_norm: float | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    validate: Literal["epoch", "end", "off"] | None = None
+    """After every epoch and at the end, at the end only, or never. None: epoch, or off with a synthetic feed."""
+
+    seed: int = 0
+    timeout: float | None = None
+    """Seconds without progress that count as a hang; None is the larger of 30 s and ten median steps."""
+
+    checkpoint_every: int | None = None
+    resume: str | None = None
+    """A checkpoint to go on from."""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "workers_per_device", "cores_per_device", "batch", "accumulate", "steps", "epochs"):
+            self._at_least(name, 1)
+        self._at_least("checkpoint_every", 1)
+        self._at_least("lr_warmup", 0)
+        self._at_least("seed", 0)
+        for name in ("seconds", "lr", "clip_norm", "timeout"):
+            value = getattr(self, name)
+            require(
+                value is None or 0 < value < float("inf"), f"{_flag(name)} {value} is not valid: it must be above 0."
+            )
+        for name, choices in (("lr_rule", LR_RULES), ("precision", PRECISIONS), ("validate", VALIDATIONS)):
+            if getattr(self, name) is not None:
+                choose(getattr(self, name), choices, f"value of {_flag(name)}:")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        lengths = [name for name in ("steps", "epochs", "seconds") if getattr(self, name) is not None]
+        require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
+        require(
+            self.workers % self.workers_per_device == 0,
+            f"--workers {self.workers} does not fill devices of --workers-per-device {self.workers_per_device}: "
+            f"use a multiple of {self.workers_per_device}.",
+        )
+        if self.batch is not None:
+            require(
+                self.batch >= self.accumulate,
+                f"--accumulate {self.accumulate} cannot divide --batch {self.batch}: a micro-batch needs a sample.",
+            )
+        require(
+            self.lr_warmup is None or self.lr_rule != "none",
+            f"--lr-warmup {self.lr_warmup} needs --lr-rule linear or sqrt: without a rule the rate stays as it is.",
+        )
+
+    def _at_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        require(value is None or value >= least, f"{_flag(name)} {value} is not valid: it must be at least {least}.")
+
+    @property
+    def devices(self) -> int:
+        """Devices that the workers fill."""
+        return self.workers // self.workers_per_device
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for records and for worker processes."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
+        """The inverse of `to_dict`; unknown keys are refused."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        for key in values:
+            choose(key, names, "setting of a run")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise SpecError(f"A run cannot be made of {dict(values)}: {error}.") from None
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,101 @@
+"""A worker's connections to all parameter servers: ask all of them, and notice when one is gone."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import zmq
+
+from paceline.errors import Hang, RunError, ServerLost
+from paceline.strategies.launch import ServerHandle, socket_path
+from paceline.strategies.wire import Malformed, Message, decode, send
+
+_POLL_MILLISECONDS = 200
+_LINGER_MILLISECONDS = 500
+_FAREWELL_SECONDS = 2.0
+
+
+class Servers:
+    """One DEALER per server; the worker that started the servers also watches and ends them."""
+
+    def __init__(
+        self, endpoints: Sequence[str], rank: int, handles: Sequence[ServerHandle], timeout_seconds: float | None
+    ) -> None:
+        self._endpoints = endpoints
+        self._rank = rank
+        self._handles = handles
+        self._timeout_seconds = timeout_seconds
+        self._context = zmq.Context()
+        self._sockets = [self._connect(endpoint) for endpoint in endpoints]
+
+    def _connect(self, endpoint: str) -> "zmq.Socket[bytes]":
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.ROUTING_ID, str(self._rank).encode())
+        socket.connect(endpoint)
+        return socket
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    def tell(self, message: Message) -> None:
+        """Send to every server what needs no answer."""
+        for socket in self._sockets:
+            send(socket, message)
+
+    def ask(self, messages: Sequence[Message], expected: str) -> Iterator[tuple[int, Message]]:
+        """Send each server its message; yield the servers' numbers and answers as they come."""
+        poller = zmq.Poller()
+        for socket, message in zip(self._sockets, messages, strict=True):
+            send(socket, message)
+            poller.register(socket, zmq.POLLIN)
+        numbers = {socket: number for number, socket in enumerate(self._sockets)}
+        began = time.monotonic()
+        while numbers:
+            answered = poller.poll(_POLL_MILLISECONDS)
+            if not answered:
+                self._check_alive(expected, time.monotonic() - began)
+            for socket, _ in answered:
+                poller.unregister(socket)
+                number = numbers.pop(socket)
+                yield number, _answer(socket, number, expected)
+
+    def ask_all(self, message: Message, expected: str) -> list[Message]:
+        """The same message to all; their answers in order of number."""
+        answers = dict(self.ask([message] * len(self), expected))
+        return [answers[number] for number in range(len(self))]
+
+    def _check_alive(self, expected: str, waited_seconds: float) -> None:
+        for number, handle in enumerate(self._handles):
+            how = handle.failure()
+            if how is not None:
+                raise ServerLost(f"Parameter server {number} {how}")
+        for number, endpoint in enumerate(self._endpoints):
+            if not socket_path(endpoint).exists():
+                raise ServerLost(f"Parameter server {number} is gone; worker {self._rank} waited for it.")
+        if self._timeout_seconds is not None and waited_seconds > self._timeout_seconds:
+            raise Hang(f"Worker {self._rank} waited {waited_seconds:.0f} s for {expected!r} of the parameter servers.")
+
+    def close(self) -> None:
+        """Leave; the worker that started the servers waits for them to end, and ends those that do not."""
+        try:
+            self.tell(Message("leave"))
+            for socket in self._sockets:
+                socket.close(linger=_LINGER_MILLISECONDS)  # the farewell is still on its way
+            self._context.term()
+        finally:
+            deadline = time.monotonic() + _FAREWELL_SECONDS
+            for handle in self._handles:
+                handle.wait(max(0.0, deadline - time.monotonic()))
+            for handle in self._handles:
+                handle.close()
+
+
+def _answer(socket: "zmq.Socket[bytes]", number: int, expected: str) -> Message:
+    try:
+        message = decode(socket.recv_multipart(copy=False))
+    except Malformed as error:
+        raise RunError(f"Parameter server {number} answered with something else than a message: {error}.") from None
+    if message.kind == "refused":
+        raise RunError(f"Parameter server {number} refused: {message.fields.get('reason')}.")
+    if message.kind != expected:
+        raise RunError(f"Parameter server {number} answered {message.kind!r} instead of {expected!r}.")
+    return message

@@ -1,0 +1,140 @@
+"""Server processes as their worker sees them: started, watched and ended; without torch."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from paceline.errors import ServerLost
+from paceline.recipe import OptimizerRecipe
+from paceline.traffic.ps import Mode
+
+_START_SECONDS = 120
+_END_SECONDS = 5
+_STDERR_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """What a server needs to know; plain data, one JSON line."""
+
+    number: int
+    workers: int
+    mode: Mode
+    bound: int | None
+    recipe: OptimizerRecipe
+    sizes: Mapping[str, int]
+    """Elements of its range of each flat buffer, by dtype."""
+
+    cores: Sequence[int] | None = None
+    """Cores it is pinned to, and as many threads; None leaves it free, with one thread."""
+
+    device: str = "cpu"
+
+    def to_json(self) -> str:
+        """For the server's stdin."""
+        return json.dumps({**asdict(self), "recipe": self.recipe.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> "ServerConfig":
+        """The inverse of `to_json`."""
+        values = json.loads(text)
+        return cls(**{**values, "recipe": OptimizerRecipe.from_json(values["recipe"])})
+
+
+class ServerHandle(Protocol):
+    """A server that was started."""
+
+    def endpoint(self) -> str:
+        """Where it listens; waits until it does."""
+
+    def failure(self) -> str | None:
+        """How it ended; None while it runs."""
+
+    def wait(self, seconds: float) -> None:
+        """Give it time to end by itself, as it does when all workers have left."""
+
+    def close(self) -> None:
+        """End it; afterwards nothing of it is left."""
+
+
+def socket_path(endpoint: str) -> Path:
+    """The socket behind an `ipc://` endpoint."""
+    return Path(endpoint.removeprefix("ipc://"))
+
+
+class ServerProcess:
+    """A server in a process of its own. It lives no longer than its stdin: should its worker be killed, it ends."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._number = config.number
+        self._endpoint: str | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "paceline.strategies.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            # the recipe may name a class that only this process's path finds
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            process_group=0,  # Ctrl-C in the terminal is for the workers
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._stdin.write(config.to_json().encode() + b"\n")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def endpoint(self) -> str:
+        """Where it listens; waits until it does."""
+        if self._endpoint is None:
+            ready, _, _ = select.select([self._stdout], [], [], _START_SECONDS)
+            if not ready:
+                raise ServerLost(f"Parameter server {self._number} did not start within {_START_SECONDS} s.")
+            line = self._stdout.readline()
+            if not line:
+                self.wait(_END_SECONDS)
+                raise ServerLost(f"Parameter server {self._number} did not start: it {self.failure()}")
+            self._endpoint = json.loads(line)["endpoint"]
+        return self._endpoint
+
+    def failure(self) -> str | None:
+        """How it ended, with the last lines of its stderr; None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").splitlines()[-_STDERR_LINES:]
+        return f"{how}." + "".join(f"\n  {line}" for line in lines)
+
+    def wait(self, seconds: float) -> None:
+        """Give it time to end by itself."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def close(self) -> None:
+        """End it; afterwards nothing of it is left."""
+        self._stdin.close()
+        self.wait(_END_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._stdout.close()
+        self._errors.close()
+        if self._endpoint is not None:  # what a killed server could not remove itself
+            shutil.rmtree(socket_path(self._endpoint).parent, ignore_errors=True)

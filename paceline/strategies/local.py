@@ -1,0 +1,99 @@
+"""Replicas whose worker applies the update itself, with an optimizer of its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import SpecError
+from paceline.recipe import OptimizerRecipe
+from paceline.strategies.base import Share, State
+from paceline.strategies.group import Group
+from paceline.strategies.shares import Shares
+
+
+class LocalReplica(ABC):
+    """A replica with its optimizer beside it; how gradients come to agree is left to the subclass."""
+
+    model: nn.Module
+
+    def __init__(self, module: nn.Module, recipe: OptimizerRecipe, group: Group, *, mean_over_all: bool) -> None:
+        self._module = module
+        self._group = group
+        self._shares = Shares(group, mean_over_all=mean_over_all)
+        self._trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._parameters = list(self._trainable.values())
+        self._optimizer = recipe.build(self._parameters)
+        self._clip_norm = recipe.clip_norm
+        start_equal(module, group)
+
+    @abstractmethod
+    def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
+        """Compute gradients; the exchange may start."""
+
+    def exchange(self, samples: int) -> None:
+        """Return when this worker may update."""
+        self._shares.check(samples)
+        missing = [name for name, p in self._trainable.items() if p.grad is None]
+        if missing:
+            raise without_gradient(missing)
+
+    def update(self, lr: float) -> None:
+        """Clip by the global norm, step, and forget the gradients."""
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        for settings in self._optimizer.param_groups:
+            settings["lr"] = lr
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def report(self) -> dict[str, Any]:
+        """Nothing beside what every strategy reports."""
+        return {}
+
+    def close(self) -> None:
+        """Let go of the gradients; nothing else was started."""
+        self._optimizer.zero_grad()
+
+    def _trained(self) -> dict[str, Any]:
+        return {"parameters": copy_of(dict(self._module.named_parameters())), "optimizer": self._optimizer.state_dict()}
+
+    def _load_trained(self, trained: dict[str, Any]) -> None:
+        load_into(dict(self._module.named_parameters()), trained["parameters"])
+        self._optimizer.load_state_dict(trained["optimizer"])
+
+    @abstractmethod
+    def state(self) -> State:
+        """All that `load` needs."""
+
+    @abstractmethod
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+
+
+def start_equal(module: nn.Module, group: Group) -> None:
+    """Rank 0's weights and buffers become everyone's; start-up traffic, not counted with the steps."""
+    if group.size > 1:
+        for tensor in [*module.parameters(), *module.buffers()]:
+            group.broadcast(tensor.data)
+    group.tally.clear()
+
+
+def copy_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The values now, safe from later steps."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def load_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Overwrite tensors by name, in place."""
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(values[name])
+
+
+def without_gradient(names: list[str]) -> SpecError:
+    """The refusal that every strategy gives when a trained parameter got no gradient."""
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return SpecError(f"No gradient reached {shown}: freeze such parameters with requires_grad_(False) before training.")

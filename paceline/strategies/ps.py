@@ -1,0 +1,277 @@
+"""Parameter servers: workers push gradients to the servers that own them and get updated parameters back."""
+
+import math
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import CheckpointError, DeviceError, ServerLost, SpecError
+from paceline.grammar import require
+from paceline.recipe import OptimizerRecipe
+from paceline.strategies.base import Events, Replica, Share, State
+from paceline.strategies.buffers import share_buffers
+from paceline.strategies.connection import Servers
+from paceline.strategies.flat import FlatModel, ranges
+from paceline.strategies.gradients import ArrivedGradients
+from paceline.strategies.group import Group
+from paceline.strategies.launch import ServerConfig, ServerHandle, ServerProcess
+from paceline.strategies.local import copy_of, load_into, start_equal, without_gradient
+from paceline.strategies.owned import require_elementwise
+from paceline.strategies.shares import Shares
+from paceline.strategies.wire import Message
+from paceline.traffic.ps import ParameterServer
+
+_NOT_STARTED = "not started"
+
+
+class ParameterServerReplica:
+    """A replica whose parameters are owned and updated by servers, each an equal range of them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        flat: FlatModel,
+        servers: Servers,
+        group: Group,
+        events: Events,
+        options: ParameterServer,
+        clip_norm: float | None,
+    ) -> None:
+        self.model = model
+        self._flat = flat
+        self._servers = servers
+        self._group = group
+        self._events = events
+        self._sync = options.synchronous
+        self._shares = Shares(group, mean_over_all=options.synchronous)
+        self._arrived = ArrivedGradients(model)
+        self._ranges = {dtype: ranges(size, options.servers) for dtype, size in flat.sizes.items()}
+        self._squared_norms: list[float] = []
+        self._clip_norm = clip_norm
+
+    def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
+        """Gradients weighted by samples: in the mean over all workers (sync), or over this worker's."""
+        torch.autograd.backward(loss * self._shares.weight(share))
+
+    def exchange(self, samples: int) -> None:
+        """Push every range to its server; return when all of them let this worker go."""
+        self._shares.check(samples)
+        missing = self._arrived.missing()
+        if missing:
+            raise without_gradient(missing)
+        self._flat.gradients_to_host()
+        pushes = [Message("push", tensors=self._part(self._flat.host_gradients, n)) for n in range(len(self._servers))]
+        for number, push in enumerate(pushes):
+            payload_bytes = sum(t.nbytes for t in push.tensors.values())
+            self._events.ready(number, payload_bytes)
+            self._events.start(number)
+            self._group.tally["to_server"] += payload_bytes
+        # the synchronisation point: sync waits for all workers' gradients, stale for the slowest worker
+        answers = dict(self._servers.ask(pushes, "go"))
+        self._squared_norms = [answers[n].fields.get("squared_norm") or 0.0 for n in range(len(self._servers))]
+
+    def update(self, lr: float) -> None:
+        """Have the servers apply; return when the new parameters are in the model."""
+        asked = Message("apply", {"lr": lr, "scale": self._scale()})
+        for number in self._receive([asked] * len(self._servers)):
+            self._events.end(number)
+        self._flat.clear_gradients()
+        self._arrived.reset()
+
+    def _scale(self) -> float:
+        """min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; the norm is that over all servers."""
+        if self._clip_norm is None:
+            return 1.0
+        return min(1.0, self._clip_norm / (math.sqrt(math.fsum(self._squared_norms)) + 1e-6))
+
+    def _part(self, buffers: dict[str, Tensor], number: int) -> dict[str, Tensor]:
+        """The range of each buffer that a server owns, as views."""
+        return {dtype: buffer[self._ranges[dtype][number]] for dtype, buffer in buffers.items()}
+
+    def _receive(self, messages: Sequence[Message]) -> Iterator[int]:
+        """Ask for parameters and take them over; yields the number of each server whose part is here."""
+        for number, answer in self._servers.ask(messages, "parameters"):
+            for dtype, target in self._part(self._flat.host_parameters, number).items():
+                target.copy_(answer.tensors[dtype])
+                self._group.tally["from_server"] += target.nbytes
+            yield number
+        self._flat.parameters_from_host()
+
+    def _pull(self) -> None:
+        for _ in self._receive([Message("pull")] * len(self._servers)):
+            pass
+
+    def settle(self) -> None:
+        """Agreed weights, which sync has after every update, and rank 0's buffers."""
+        if not self._sync and self._group.size > 1:
+            self._servers.tell(Message("rest"))  # a worker that comes late must not wait for those already here
+            self._group.barrier()
+            self._pull()
+            self._group.barrier()  # nobody updates before everybody has pulled
+        share_buffers(self.model, self._group)
+
+    def report(self) -> dict[str, Any]:
+        """Without a barrier: how many updates were made between a worker's parameters and its own update."""
+        if self._sync or self._group.rank != 0:
+            return {}
+        figures = [answer.fields for answer in self._servers.ask_all(Message("report"), "report")]
+        updates = sum(f["updates"] for f in figures)
+        if not updates:
+            return {"mean_staleness": None, "max_staleness": None}
+        return {
+            "mean_staleness": sum(f["staleness_sum"] for f in figures) / updates,
+            "max_staleness": max(f["staleness_max"] for f in figures),
+        }
+
+    def state(self) -> State:
+        """Weights and the servers' optimizer, through rank 0; buffers are this worker's."""
+        if not self._sync:
+            self._group.barrier()  # every update is in
+        shared = {}
+        if self._group.rank == 0:
+            shared = {"parameters": copy_of(dict(self.model.named_parameters())), **self._optimizer_state()}
+        if not self._sync:
+            self._group.barrier()  # and no further one is made until all servers have answered
+        return State(shared=shared, own={"buffers": copy_of(dict(self.model.named_buffers()))})
+
+    def _optimizer_state(self) -> dict[str, Any]:
+        """Elementwise state joined over the servers' ranges: it can be loaded with any number of servers."""
+        answers = self._servers.ask_all(Message("state"), "state")
+        elementwise, scalars = {}, {}
+        for path, tensor in answers[0].tensors.items():
+            parts = [answer.tensors[path] for answer in answers]
+            sizes = [r.stop - r.start for r in self._ranges[path.partition("/")[0]]]
+            if [list(part.shape) for part in parts] == [[size] for size in sizes]:
+                elementwise[path] = torch.cat(parts)
+            else:
+                scalars[path] = tensor.clone()
+        return {"elementwise": elementwise, "scalars": scalars, **answers[0].fields}
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state: rank 0 hands it to the servers, everybody pulls."""
+        self._group.barrier()
+        if self._group.rank == 0:
+            self._load_servers(state.shared)
+        for parameter in self.model.parameters():
+            if not parameter.requires_grad and self._group.size > 1:
+                self._group.broadcast(parameter.data)
+        load_into(dict(self.model.named_buffers()), state.own["buffers"])
+        self._group.barrier()  # the servers hold the saved state
+        self._pull()
+        self._group.barrier()
+        self._group.tally.clear()  # start-up traffic, not counted with the steps
+
+    def _load_servers(self, shared: dict[str, Any]) -> None:
+        parameters: dict[str, Tensor] = dict(self.model.named_parameters())
+        if shared["parameters"].keys() != parameters.keys():
+            names = sorted(shared["parameters"].keys() ^ parameters.keys())
+            raise CheckpointError(f"The checkpoint is of another model: {', '.join(names[:3])} are not in both.")
+        for path, tensor in shared["elementwise"].items():
+            if tensor.numel() != self._flat.sizes.get(path.partition("/")[0]):
+                raise CheckpointError(f"The checkpoint is of another model: {tensor.numel()} elements in {path}.")
+        load_into(parameters, shared["parameters"])
+        fields = {key: shared[key] for key in ("plain", "group", "version")}
+        self.hand_over(fields, shared["elementwise"], shared["scalars"])
+
+    def hand_over(self, fields: dict[str, Any], elementwise: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
+        """Make this worker's parameters, and the given optimizer state, the servers'."""
+        self._flat.parameters_to_host()
+        messages = []
+        for number in range(len(self._servers)):
+            cut = {path: t[self._ranges[path.partition("/")[0]][number]] for path, t in elementwise.items()}
+            parameters = self._part(self._flat.host_parameters, number)
+            messages.append(Message("load", fields, {**parameters, **cut, **scalars}))
+        for _ in self._servers.ask(messages, "loaded"):
+            pass
+
+    def close(self) -> None:
+        """Leave the servers, end those this worker started, and let go of the gradients."""
+        self._arrived.close()
+        self.model.zero_grad(set_to_none=True)
+        self._servers.close()
+
+
+class ParameterServerStrategy:
+    """Servers own the parameters: synchronous, asynchronous, or asynchronous within a staleness bound."""
+
+    def __init__(
+        self,
+        options: ParameterServer,
+        *,
+        server_cores: Sequence[Sequence[int]] | None = None,
+        launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        given = options.servers if server_cores is None else len(server_cores)
+        require(given == options.servers, f"ps: cores for {given} servers do not fit servers={options.servers}.")
+        self._options = options
+        self._server_cores = server_cores
+        self._launch = launch
+        self._timeout_seconds = timeout_seconds
+
+    def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
+        """A replica that starts from rank 0's weights; the lowest local rank starts the servers."""
+        self._check(optimizer)
+        start_equal(model, group)
+        flat = FlatModel(model)
+        servers = self._connect(flat, optimizer, group)
+        replica = ParameterServerReplica(model, flat, servers, group, events, self._options, optimizer.clip_norm)
+        if group.rank == 0:
+            replica.hand_over({"version": 0}, {}, {})
+        group.barrier()  # nobody pushes to a server that does not hold the parameters yet
+        return replica
+
+    def _check(self, recipe: OptimizerRecipe) -> None:
+        """What can be refused before anything is started."""
+        if recipe.clip_norm is not None and not self._options.synchronous:
+            raise SpecError(
+                f"clip_norm={recipe.clip_norm} needs the norm over all workers' gradients, which mode="
+                f"{self._options.mode} never has: use ps:mode=sync, or leave clipping out."
+            )
+        require_elementwise(recipe)
+        if self._options.device == "gpu" and not torch.cuda.is_available():
+            raise DeviceError("ps: device=gpu, but torch finds no GPU: use device=cpu.")
+
+    def _connect(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group) -> Servers:
+        token = secrets.randbits(62)  # rank 0's names this replication in the store
+        gathered = group.all_gather(torch.tensor([token, group.node], device=flat.device))
+        if len({int(pair[1]) for pair in gathered}) > 1:
+            raise SpecError("ps: servers listen on one node only, and these workers are on several: use allreduce.")
+        keys = [f"ps/{int(gathered[0][0])}/{number}" for number in range(self._options.servers)]
+        handles = self._start(flat, recipe, group, keys) if group.local_rank == 0 else []
+        endpoints = [group.lookup(key) for key in keys]
+        if _NOT_STARTED in endpoints:
+            raise ServerLost(f"Parameter server {endpoints.index(_NOT_STARTED)} did not start.")
+        return Servers(endpoints, group.rank, handles, self._timeout_seconds)
+
+    def _start(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group, keys: Sequence[str]) -> list[ServerHandle]:
+        """Start all servers, then wait for each: most of the time of a start is the import of torch."""
+        handles: list[ServerHandle] = []
+        try:
+            for number in range(self._options.servers):
+                handles.append(self._launch(self._config(number, flat, recipe, group.size)))
+            for key, endpoint in zip(keys, [handle.endpoint() for handle in handles], strict=True):
+                group.publish(key, endpoint)
+        except BaseException:
+            for handle in handles:
+                handle.close()
+            for key in keys:
+                group.publish(key, _NOT_STARTED)
+            raise
+        return handles
+
+    def _config(self, number: int, flat: FlatModel, recipe: OptimizerRecipe, workers: int) -> ServerConfig:
+        cuts = {dtype: ranges(size, self._options.servers)[number] for dtype, size in flat.sizes.items()}
+        return ServerConfig(
+            number=number,
+            workers=workers,
+            mode=self._options.mode,
+            bound=self._options.bound,
+            recipe=recipe,
+            sizes={dtype: cut.stop - cut.start for dtype, cut in cuts.items()},
+            cores=None if self._server_cores is None else list(self._server_cores[number]),
+            device="cuda" if self._options.device == "gpu" else "cpu",
+        )

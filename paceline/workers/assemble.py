@@ -1,0 +1,140 @@
+"""The parts of one worker, put together: group, workload, data, model, replica, feed."""
+
+import dataclasses
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import TCPStore
+
+from paceline.errors import SpecError
+from paceline.feeds import catalogue as feeds
+from paceline.feeds.base import Feed, Seat
+from paceline.spec import RunSpec
+from paceline.strategies import catalogue as strategies
+from paceline.strategies.base import NoEvents, Replica
+from paceline.strategies.group import Group, TorchGroup
+from paceline.workers import checkpoint
+from paceline.workers.assignment import Assignment
+from paceline.workers.checkpoint import Progress
+from paceline.workloads import catalogue as workloads
+from paceline.workloads.base import Data, Workload
+
+# Peers are watched by the process that started them; torch's own time-out must not be the one that speaks first.
+_COLLECTIVE_TIMEOUT = timedelta(hours=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """All that a worker trains with."""
+
+    spec: RunSpec
+    device: torch.device
+    group: Group
+    workload: Workload
+    data: Data
+    module: nn.Module
+    unreached: list[str]
+    """Parameters that no gradient reaches; frozen."""
+
+    replica: Replica
+    feed: Feed
+    progress: Progress
+
+    def close(self) -> None:
+        """End what was started."""
+        self.feed.close()
+        self.replica.close()
+
+
+def assemble(assignment: Assignment, listener: socket.socket | None) -> Parts:
+    """Join the others and build everything."""
+    slot = assignment.slot
+    device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
+    torch.set_num_threads(slot.threads)
+    workload = workloads.build(assignment.spec.workload)
+    data = workload.data()
+    spec = _resolved(assignment.spec, workload)
+    group = join(assignment, listener)
+    torch.manual_seed(spec.seed)  # the same initial weights everywhere
+    module = workload.model().to(device)
+    unreached = freeze_unreached(module, workload, data, device)
+    torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
+    recipe = dataclasses.replace(
+        workload.optimizer, options={**workload.optimizer.options, "lr": spec.lr}, clip_norm=spec.clip_norm
+    )
+    server_cores = [server.cores for server in assignment.placement.servers]
+    strategy = strategies.build(spec.strategy, server_cores=server_cores)
+    seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
+    feed = feeds.build(spec.feed, data.train, seat)
+    replica = strategy.replicate(module, recipe, group, NoEvents())
+    progress = Progress()
+    if spec.resume is not None:
+        progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
+    return Parts(
+        spec=spec,
+        device=device,
+        group=group,
+        workload=workload,
+        data=data,
+        module=module,
+        unreached=unreached,
+        replica=replica,
+        feed=feed,
+        progress=progress,
+    )
+
+
+def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
+    """Meet the other workers on loopback; rank 0 owns the store, on the socket that it was handed."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = TCPStore(
+        "127.0.0.1",
+        assignment.port,
+        world_size=assignment.size,
+        is_master=listener is not None,
+        timeout=timedelta(seconds=300),
+        # TCPStore binds every interface unless it is handed a socket, which it then owns.
+        master_listen_fd=listener.detach() if listener is not None else None,
+    )
+    backend = assignment.placement.backend
+    dist.init_process_group(
+        backend, store=store, rank=assignment.rank, world_size=assignment.size, timeout=_COLLECTIVE_TIMEOUT
+    )
+    process_group = dist.group.WORLD
+    assert process_group is not None
+    return TorchGroup(process_group, store, local_rank=assignment.rank)
+
+
+def freeze_unreached(module: nn.Module, workload: Workload, data: Data, device: torch.device) -> list[str]:
+    """Freeze the parameters that the loss does not depend on, so that every strategy leaves them alone alike.
+
+    Found by one backward on two samples, in evaluation mode and with a random state that is put back.
+    """
+    rows = np.arange(min(2, len(data.train)), dtype=np.int64)
+    module.eval()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        loss = workload.loss(module, tuple(t.to(device) for t in data.train.batch(rows)))
+    torch.autograd.backward(loss)
+    module.train()
+    unreached = []
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.grad is None:
+            parameter.requires_grad_(False)
+            unreached.append(name)
+        parameter.grad = None
+    if not any(p.requires_grad for p in module.parameters()):
+        raise SpecError(f"The loss of {workload.name} depends on no parameter: there is nothing to train.")
+    return unreached
+
+
+def _resolved(spec: RunSpec, workload: Workload) -> RunSpec:
+    """The spec with the workload's own batch and learning rate where none was given."""
+    lr = spec.lr if spec.lr is not None else workload.optimizer.lr
+    return dataclasses.replace(spec, batch=spec.batch or workload.batch, lr=lr)

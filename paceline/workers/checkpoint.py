@@ -1,0 +1,120 @@
+"""Checkpoints: complete or absent, loaded without executing code, refused when they belong to another run."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.errors import CheckpointError
+from paceline.spec import RunSpec
+from paceline.strategies.base import Replica, State
+from paceline.strategies.group import Group
+
+_KEPT = 2
+# What must be the same for a run to go on as if it had never stopped.
+_IDENTITY = (
+    "workload",
+    "workers",
+    "strategy",
+    "feed",
+    "batch",
+    "accumulate",
+    "seed",
+    "precision",
+    "clip_norm",
+    "lr",
+    "lr_rule",
+    "lr_warmup",
+)
+
+
+@dataclass
+class Progress:
+    """How far a run has come; what a resumed run counts on from."""
+
+    step: int = 0
+    samples_seen: int = 0
+
+
+def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, group: Group) -> Path:
+    """Write a checkpoint that appears under its name only when it is whole. All workers call it together."""
+    final = folder / f"step-{progress.step:08d}"
+    partial = folder / f".{final.name}.partial"
+    if group.rank == 0:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    group.barrier()
+    state = replica.state()
+    own = {"state": state.own, "random": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        own["cuda_random"] = torch.cuda.get_rng_state()
+    _write(own, partial / f"rank-{group.rank}.pt")
+    if group.rank == 0:
+        _write(state.shared, partial / "shared.pt")
+        identity = {name: getattr(spec, name) for name in _IDENTITY}
+        about = {"identity": identity, "step": progress.step, "samples_seen": progress.samples_seen}
+        (partial / "about.json").write_text(json.dumps(about, indent=2))
+    group.barrier()
+    if group.rank == 0:
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        for old in checkpoints(folder)[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    group.barrier()
+    return final
+
+
+def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
+    """Put the replica where the checkpoint was; the worker's random state too."""
+    about = check(path, spec)
+    try:
+        own = torch.load(path / f"rank-{group.rank}.pt", weights_only=True)
+        shared = torch.load(path / "shared.pt", weights_only=True)
+    except Exception as error:
+        raise CheckpointError(f"{path} cannot be read ({error}): resume from another checkpoint.") from error
+    replica.load(State(shared=shared, own=own["state"]))
+    torch.set_rng_state(own["random"])
+    if "cuda_random" in own:
+        torch.cuda.set_rng_state(own["cuda_random"])
+    group.barrier()
+    return Progress(step=about["step"], samples_seen=about["samples_seen"])
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that `--resume` means: a checkpoint, or the newest one of a run's folder."""
+    if (path / "about.json").is_file():
+        return path
+    found = checkpoints(path / "checkpoints") or checkpoints(path)
+    if not found:
+        raise CheckpointError(f"{path} holds no checkpoint: train with --checkpoint-every to have some.")
+    return found[-1]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The whole checkpoints in a folder, oldest first."""
+    return sorted(p.parent for p in folder.glob("step-*/about.json"))
+
+
+def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
+    """What the checkpoint says of itself; refused when it is of a run that differs from `spec`."""
+    try:
+        about: dict[str, Any] = json.loads((path / "about.json").read_text())
+        identity = about["identity"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} is not a readable checkpoint ({error}).") from error
+    differing = [n for n in _IDENTITY if n in identity and identity[n] != getattr(spec, n)]
+    if differing:
+        details = ", ".join(f"{n} was {identity[n]!r}, now {getattr(spec, n)!r}" for n in differing)
+        raise CheckpointError(f"{path} belongs to another run ({details}): give the same settings to resume it.")
+    return about
+
+
+def _write(content: Mapping[str, Any], path: Path) -> None:
+    torch.save(dict(content), path)
+    with path.open("rb") as written:
+        os.fsync(written.fileno())

@@ -1,0 +1,68 @@
+"""When training ends: after so many steps, after so much time, or because the user asked."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from paceline.strategies.group import Group
+
+_LOOK_EVERY_SECONDS = 0.5
+
+
+class Limit:
+    """Tells every worker at the same step that it was the last one.
+
+    With a strategy that waits for all workers, nobody may stop a step earlier than the others. Rank 0 decides and
+    tells its decision at steps that all know beforehand, about twice a second. Otherwise each worker decides alone.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        *,
+        total_steps: int | None,
+        seconds: float | None,
+        synchronous: bool,
+        asked_to_stop: Callable[[], bool],
+    ) -> None:
+        self._group = group
+        self._total_steps = total_steps
+        self._seconds = seconds
+        self._together = synchronous and group.size > 1
+        self._asked_to_stop = asked_to_stop
+        self._next_look = 0
+        self._begun = self._last_look = time.perf_counter()
+        self._last_step = 0
+
+    def begin(self, step: int) -> None:
+        """Time starts to count before step `step`."""
+        self._begun = self._last_look = time.perf_counter()
+        self._last_step = self._next_look = step
+
+    def reached(self, done: int) -> bool:
+        """Whether training ends after `done` steps since the very first."""
+        if self._total_steps is not None and done >= self._total_steps:
+            return True
+        if not self._together:
+            return self._over()
+        if done <= self._next_look:
+            return False
+        over, following = self._agree(done)
+        self._next_look = following
+        return over
+
+    def _over(self) -> bool:
+        late = self._seconds is not None and time.perf_counter() - self._begun >= self._seconds
+        return late or self._asked_to_stop()
+
+    def _agree(self, done: int) -> tuple[bool, int]:
+        now = time.perf_counter()
+        pace = (now - self._last_look) / max(1, done - self._last_step)
+        self._last_look, self._last_step = now, done
+        ahead = int(_LOOK_EVERY_SECONDS / max(pace, 1e-6))
+        if self._seconds is not None:
+            ahead = min(ahead, int((self._begun + self._seconds - now) / max(pace, 1e-6)))
+        word = torch.tensor([int(self._over()), done + max(ahead, 0)])
+        decision = self._group.all_gather(word)[0]
+        return bool(decision[0]), int(decision[1])

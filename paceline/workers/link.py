@@ -1,0 +1,59 @@
+"""A worker's line to the process that started it: JSON out, orders in, and the end of one ends the other."""
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from paceline.workers.clock import Clock
+
+_PROGRESS_EVERY_SECONDS = 0.25
+
+
+class Link:
+    """Messages are JSON, never pickled. A thread listens, so that a busy or hanging worker still answers."""
+
+    def __init__(self, connection: "Connection[bytes, bytes]") -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._last_progress = 0.0
+        self.phase = "start-up"
+        self.step = 0
+        self.clock: Clock | None = None
+        threading.Thread(target=self._listen, name="link", daemon=True).start()
+
+    def send(self, kind: str, **content: Any) -> None:
+        """Tell the parent."""
+        with self._lock:
+            self._connection.send_bytes(json.dumps({"kind": kind, **content}).encode())
+
+    def progress(self, **content: Any) -> None:
+        """Tell the parent how far it is, a few times a second at the most."""
+        now = time.perf_counter()
+        if now - self._last_progress >= _PROGRESS_EVERY_SECONDS:
+            self._last_progress = now
+            self.send("progress", **content)
+
+    def asked_to_stop(self) -> bool:
+        """Whether the parent wants an orderly end."""
+        return self._stop.is_set()
+
+    def _listen(self) -> None:
+        main = threading.main_thread().ident
+        while True:
+            try:
+                order = json.loads(self._connection.recv_bytes())["order"]
+            except (EOFError, OSError):
+                os._exit(1)  # the parent is gone: nobody waits for this worker any more
+            if order == "stop":
+                self._stop.set()
+            elif order == "where":
+                frame = sys._current_frames().get(main or 0)
+                stack = traceback.format_stack(frame)[-3:] if frame else []
+                phase = self.clock.running if self.clock and self.phase == "training" else self.phase
+                self.send("where", phase=phase, step=self.step, stack="".join(stack))

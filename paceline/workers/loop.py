@@ -1,0 +1,91 @@
+"""The training loop, on one page."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from torch import nn
+
+from paceline.errors import NonFiniteLoss
+from paceline.feeds.base import Batch
+from paceline.strategies.base import Replica, Share
+from paceline.strategies.group import Group
+from paceline.workers.checkpoint import Progress
+from paceline.workers.clock import Clock
+from paceline.workers.limit import Limit
+from paceline.workers.schedule import Schedule
+from paceline.workloads.base import BatchTensors, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What stays the same during a run."""
+
+    workload: Workload
+    module: nn.Module
+    """The model without any wrapping."""
+
+    replica: Replica
+    group: Group
+    clock: Clock
+    schedule: Schedule
+    limit: Limit
+    accumulate: int
+    precision: Callable[[], AbstractContextManager[object]]
+    pause: Callable[[Progress, bool], bool]
+    """Validation and checkpoints after a step, if due (the flag: it was the last one); True when time was taken."""
+
+    progress: Callable[[Progress, float], None]
+    """Told after every step."""
+
+
+def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
+    """Train until the limit is reached. Synchronisation points: the barriers, `exchange`, reading the loss."""
+    replica, clock, rank = course.replica, course.clock, course.group.rank
+    course.module.train()
+    course.group.barrier()  # fence: all begin together
+    course.limit.begin(progress.step)
+    clock.begin()
+    last = False
+    while not last:
+        batch = next(batches)
+        clock.mark("input")
+        loss_sum = 0.0
+        for tensors, share, final in micro_batches(batch, course.accumulate):
+            course.module.train(batch.samples > 0)  # a stand-in leaves buffers and random state alone
+            with course.precision():
+                loss = course.workload.loss(replica.model, tensors)
+            clock.mark("forward")
+            replica.backward(loss, share=share, last=final)
+            clock.mark("backward")
+            value = float(loss.detach())  # reading the loss waits for the device
+            if not math.isfinite(value):
+                raise NonFiniteLoss(f"The loss became {value} at step {progress.step} on worker {rank}.")
+            loss_sum += value * share.samples
+        replica.exchange(batch.samples)  # all waiting for others is here
+        clock.mark("exchange")
+        replica.update(course.schedule.rate(progress.step))
+        clock.mark("update")
+        progress.step += 1
+        progress.samples_seen += batch.global_samples
+        mean_loss = loss_sum / batch.samples if batch.samples else math.nan
+        units = course.workload.units(batch.tensors) if batch.samples else 0
+        course.progress(progress, mean_loss)
+        last = course.limit.reached(progress.step)
+        clock.end_step(samples=batch.samples, units=units, loss=mean_loss)
+        if course.pause(progress, last):
+            course.group.barrier()  # fence: all go on together
+            clock.begin()
+    course.group.barrier()  # fence: nobody leaves before all are done
+
+
+def micro_batches(batch: Batch, count: int) -> Iterator[tuple[BatchTensors, Share, bool]]:
+    """A worker's batch in `count` parts, as even as they can be; each with its weight and whether it is the last."""
+    if batch.samples == 0:
+        yield batch.tensors, Share(0, 0, batch.global_samples), True
+        return
+    parts = min(count, batch.samples)
+    pieces = zip(*(t.tensor_split(parts) for t in batch.tensors), strict=True)
+    for index, tensors in enumerate(pieces, start=1):
+        yield tensors, Share(len(tensors[0]), batch.samples, batch.global_samples), index == parts

@@ -1,0 +1,81 @@
+"""What happens between steps: validation and checkpoints, timed apart from training."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from paceline.spec import RunSpec
+from paceline.strategies.base import Replica
+from paceline.strategies.group import Group
+from paceline.workers import checkpoint
+from paceline.workers.checkpoint import Progress
+from paceline.workers.link import Link
+from paceline.workers.validation import validate
+from paceline.workloads.base import Data, Workload
+
+
+@dataclass
+class Pause:
+    """Called after every step; takes time only when validation or a checkpoint is due."""
+
+    spec: RunSpec
+    workload: Workload
+    data: Data
+    module: nn.Module
+    replica: Replica
+    group: Group
+    link: Link
+    device: torch.device
+    checkpoints: Path
+    steps_per_epoch: int | None
+    results: list[dict[str, Any]] = field(default_factory=list)
+    validation_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+    settles: int = 0
+
+    def __call__(self, progress: Progress, last: bool) -> bool:
+        """Settle, validate and save, as far as due; whether time was taken."""
+        validating = self._validation_due(progress.step, last)
+        saving = self._checkpoint_due(progress.step, last)
+        if not (validating or saving):
+            return False
+        self.replica.settle()
+        self.settles += 1
+        begun = time.perf_counter()
+        if validating:
+            self._validate(progress)
+        validated = time.perf_counter()
+        if saving:
+            checkpoint.save(self.checkpoints, self.spec, progress, self.replica, self.group)
+        self.validation_seconds += validated - begun
+        self.checkpoint_seconds += time.perf_counter() - validated
+        return True
+
+    def _validation_due(self, step: int, last: bool) -> bool:
+        if self.spec.validate == "off" or self.data.validation is None:
+            return False
+        epoch_over = self.steps_per_epoch is not None and step % self.steps_per_epoch == 0
+        return last or (self.spec.validate == "epoch" and epoch_over)
+
+    def _checkpoint_due(self, step: int, last: bool) -> bool:
+        every = self.spec.checkpoint_every
+        return every is not None and (last or step % every == 0)
+
+    def _validate(self, progress: Progress) -> None:
+        assert self.data.validation is not None
+        self.link.phase = "validation"
+        figures = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._alive)
+        loss = figures.pop("loss")
+        epoch = progress.step / self.steps_per_epoch if self.steps_per_epoch else None
+        entry = {"epoch": epoch, "step": progress.step, "samples": progress.samples_seen, "loss": loss}
+        self.results.append({**entry, "metrics": figures})
+        self.link.phase = "training"
+        if self.group.rank == 0:
+            self.link.send("validation", **self.results[-1])
+
+    def _alive(self) -> None:
+        self.link.progress(step=self.link.step, phase="validation")

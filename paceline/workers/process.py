@@ -1,0 +1,51 @@
+"""The entry of a worker process: its output, cores and signals, and what becomes of its errors."""
+
+import io
+import os
+import signal
+import socket
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+from paceline.errors import PacelineError
+from paceline.workers.assignment import Assignment
+from paceline.workers.link import Link
+
+
+def main(assignment: Assignment, connection: "Connection[bytes, bytes]", listener: socket.socket | None) -> None:
+    """Run as assigned and leave at once; the parent hears either the report or the cause."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the run in order
+    os.environ.update(assignment.environment)
+    _redirect_output(assignment)
+    if assignment.slot.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, assignment.slot.cores)
+    link = Link(connection)
+    try:
+        from paceline.workers.run import run
+
+        link.send("done", report=run(assignment, link, listener))
+    except BaseException as error:
+        # Peers may be stuck in a collective with this worker, so nothing is torn down in order: tell, and go.
+        traceback.print_exc()
+        kind = type(error).__name__ if isinstance(error, PacelineError) else "WorkerFailed"
+        text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
+        link.send("failed", error=kind, message=text)
+        _leave(1)
+    _leave(0)
+
+
+def _redirect_output(assignment: Assignment) -> None:
+    log = os.open(assignment.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # the last lines must be there when the process is killed
+
+
+def _leave(code: int) -> None:
+    """End without torch's tear-down, which can wait for peers that are gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

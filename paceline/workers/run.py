@@ -1,0 +1,168 @@
+"""One worker's run: train with the parts it has, and report."""
+
+import resource
+import socket
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from paceline.errors import SpecError
+from paceline.spec import RunSpec
+from paceline.traffic import catalogue as traffic
+from paceline.traffic.base import Payload, by_pattern
+from paceline.workers.assemble import Parts, assemble
+from paceline.workers.assignment import Assignment
+from paceline.workers.checkpoint import Progress
+from paceline.workers.clock import Clock
+from paceline.workers.limit import Limit
+from paceline.workers.link import Link
+from paceline.workers.loop import Course, train
+from paceline.workers.pause import Pause
+from paceline.workers.schedule import Schedule
+
+_WARMUP_OF_OPEN_END = 100
+_RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
+
+
+def run(assignment: Assignment, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+    """Train as assigned; what this worker has to report."""
+    begun = time.perf_counter()
+    parts = assemble(assignment, listener)
+    try:
+        total = _total_steps(parts)
+        pause = Pause(
+            spec=parts.spec,
+            workload=parts.workload,
+            data=parts.data,
+            module=parts.module,
+            replica=parts.replica,
+            group=parts.group,
+            link=link,
+            device=parts.device,
+            checkpoints=assignment.checkpoints,
+            steps_per_epoch=parts.feed.steps_per_epoch,
+        )
+        course = _course(parts, link, total, pause)
+        link.phase, link.clock = "training", course.clock
+        link.send("ready", step=parts.progress.step, total_steps=total)
+        started, cpu_started = time.perf_counter(), time.process_time()
+        train(course, parts.feed.batches(parts.progress.step), parts.progress)
+        training, cpu = time.perf_counter() - started, time.process_time() - cpu_started
+        np.savez(assignment.series, **course.clock.series())  # type: ignore[arg-type]  # names are never allow_pickle
+        return {
+            **_about_run(parts, course, pause, link),
+            "device": assignment.slot.device,
+            "utilisation_percent": 100 * cpu / training / assignment.slot.threads,
+            "wall_seconds": {
+                "start_up": started - begun,
+                "training": training - pause.validation_seconds - pause.checkpoint_seconds,
+                "validation": pause.validation_seconds,
+                "checkpoints": pause.checkpoint_seconds,
+            },
+            "stopped_early": link.asked_to_stop() and parts.progress.step != total,
+        }
+    finally:
+        parts.close()
+
+
+def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course:
+    spec = parts.spec
+    warmup = 0
+    if spec.lr_rule != "none":
+        warmup = spec.lr_warmup if spec.lr_warmup is not None else (total or 10 * _WARMUP_OF_OPEN_END) // 10
+
+    def report(progress: Progress, loss: float) -> None:
+        link.step = progress.step
+        link.progress(step=progress.step, samples=progress.samples_seen, loss=loss, phase="training")
+
+    return Course(
+        workload=parts.workload,
+        module=parts.module,
+        replica=parts.replica,
+        group=parts.group,
+        clock=Clock(),
+        schedule=Schedule(base=spec.lr or 0.0, rule=spec.lr_rule, workers=spec.workers, warmup_steps=warmup),
+        limit=Limit(
+            parts.group,
+            total_steps=total,
+            seconds=spec.seconds,
+            synchronous=traffic.resolve(spec.strategy).synchronous,
+            asked_to_stop=link.asked_to_stop,
+        ),
+        accumulate=spec.accumulate,
+        precision=lambda: _precision(spec, parts.device),
+        pause=pause,
+        progress=report,
+    )
+
+
+def _precision(spec: RunSpec, device: torch.device) -> AbstractContextManager[object]:
+    """bf16: matrix products in bfloat16, weights and gradients in float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if spec.precision == "bf16" else nullcontext()
+
+
+def _total_steps(parts: Parts) -> int | None:
+    spec, per_epoch = parts.spec, parts.feed.steps_per_epoch
+    if spec.epochs is not None:
+        if per_epoch is None:
+            raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
+        total: int | None = spec.epochs * per_epoch
+    else:
+        total = spec.steps
+    if total is not None and total <= parts.progress.step:
+        raise SpecError(
+            f"The checkpoint is at step {parts.progress.step} of {total}: ask for more --steps or --epochs."
+        )
+    return total
+
+
+def _about_run(parts: Parts, course: Course, pause: Pause, link: Link) -> dict[str, Any]:
+    model_parameters = dict(parts.module.named_parameters())
+    trained = [p for p in model_parameters.values() if p.requires_grad]
+    steps = len(course.clock.series()["end"])
+    return {
+        "spec": parts.spec.to_dict(),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES,
+        "workload": {
+            "name": parts.workload.name,
+            "parameters": sum(p.numel() for p in model_parameters.values()),
+            "tensors": len(model_parameters),
+            "gradient_bytes": sum(p.nbytes for p in trained),
+            "unit": parts.workload.unit,
+            "data": {"source": parts.data.source, "generated": parts.data.generated},
+            "not_trained": parts.unreached,
+        },
+        "validation": pause.results,
+        "updates": parts.progress.step,
+        "samples_seen": parts.progress.samples_seen,
+        "lr": course.schedule.target,
+        "lr_warmup_steps": course.schedule.warmup_steps,
+        "traffic": _traffic(parts, steps, pause.settles),
+        "strategy_report": parts.replica.report(),
+        "versions": {"torch": torch.__version__, "python": sys.version.split()[0], "numpy": np.__version__},
+    }
+
+
+def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
+    """Payload bytes per step and per settle: what the strategy claims, and what its group counted."""
+    trained = [p for p in parts.module.parameters() if p.requires_grad]
+    payload = Payload(
+        gradient_bytes=tuple(p.nbytes for p in trained),
+        buffer_bytes=sum(b.nbytes for b in parts.module.buffers()),
+        element_bytes=trained[0].element_size(),
+    )
+    transfers = traffic.resolve(parts.spec.strategy).transfers(payload, parts.group.size)
+    counted = dict(parts.group.tally)
+    broadcast = counted.pop("broadcast", 0)
+    return {
+        "claimed": {"per_step": by_pattern(transfers, "step"), "per_settle": by_pattern(transfers, "settle")},
+        "counted": {
+            "per_step": {pattern: count / steps for pattern, count in counted.items()},
+            "per_settle": {"broadcast": broadcast / settles} if broadcast else {},
+        },
+        "sent_bytes_per_worker_and_step": sum(t.sent_bytes(parts.group.size) for t in transfers if t.per == "step"),
+    }
