@@ -4,16 +4,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.recipe import OptimizerRecipe
+    from paceline.script import replicate
+    from paceline.strategies.base import Share
     from paceline.workloads.base import Data, Examples, Tensors, Workload
 
 __version__ = "0.1.0"
-__all__ = ["Data", "Examples", "Tensors", "Workload"]
+__all__ = ["Data", "Examples", "OptimizerRecipe", "Share", "Tensors", "Workload", "replicate"]
 
 _HOMES = {
     "Data": "paceline.workloads.base",
     "Examples": "paceline.workloads.base",
+    "OptimizerRecipe": "paceline.recipe",
+    "Share": "paceline.strategies.base",
     "Tensors": "paceline.workloads.base",
     "Workload": "paceline.workloads.base",
+    "replicate": "paceline.script",
 }
 
 

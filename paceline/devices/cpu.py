@@ -13,6 +13,22 @@ def available_cores() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
+def bf16_kernels_work() -> bool:
+    """Whether oneDNN's bfloat16 kernels run here: some virtual machines advertise AMX and then trap on it.
+
+    Tried in a forked child, which dies in our place. Call it before this process has threads of its own.
+    """
+    child = os.fork()
+    if child == 0:
+        import torch
+
+        torch.set_num_threads(1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.nn.Linear(64, 64)(torch.ones(64, 64))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
     """Slots for workers, filling device after device, then for servers."""
     width = demand.cores_per_device

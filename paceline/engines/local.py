@@ -32,6 +32,9 @@ _STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end
 _LEAVE_SECONDS = 5.0
 _LAST_LINES = 5
 
+# Imported once, by the server that workers are forked from. Every optimizer imports torch._dynamo at its first call.
+PRELOADED = ["paceline.workers.run", "torch._dynamo"]
+
 
 class LocalEngine:
     """Runs a plan on this machine."""
@@ -64,7 +67,7 @@ class Crew:
         # Temporary files of workers and servers go into the scratch folder, which is removed whatever happens.
         variables = {**os.environ, **environment, "TMPDIR": str(scratch)}
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["paceline.workers.run"])  # torch is imported once, not once per worker
+        context.set_forkserver_preload(PRELOADED)
         with socket.create_server(("127.0.0.1", 0), backlog=plan.spec.workers) as listener:
             for rank in range(plan.spec.workers):
                 assignment = Assignment(

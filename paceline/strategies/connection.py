@@ -68,9 +68,9 @@ class Servers:
             how = handle.failure()
             if how is not None:
                 raise ServerLost(f"Parameter server {number} {how}")
-        for number, endpoint in enumerate(self._endpoints):
-            if not socket_path(endpoint).exists():
-                raise ServerLost(f"Parameter server {number} is gone; worker {self._rank} waited for it.")
+        gone = [str(number) for number, endpoint in enumerate(self._endpoints) if not socket_path(endpoint).exists()]
+        if gone:  # their own worker knows why, and has ended what was left of them
+            raise ServerLost(f"Parameter servers are gone ({', '.join(gone)}); worker {self._rank} waited for them.")
         if self._timeout_seconds is not None and waited_seconds > self._timeout_seconds:
             raise Hang(f"Worker {self._rank} waited {waited_seconds:.0f} s for {expected!r} of the parameter servers.")
 
@@ -84,7 +84,8 @@ class Servers:
         finally:
             deadline = time.monotonic() + _FAREWELL_SECONDS
             for handle in self._handles:
-                handle.wait(max(0.0, deadline - time.monotonic()))
+                if not any(other.failure() for other in self._handles):  # once one has ended, no use in waiting
+                    handle.wait(max(0.0, deadline - time.monotonic()))
             for handle in self._handles:
                 handle.close()
 

@@ -8,6 +8,7 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
+from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
 from paceline.workers.assignment import Assignment
 from paceline.workers.link import Link
@@ -20,6 +21,8 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", listene
     _redirect_output(assignment)
     if assignment.slot.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, assignment.slot.cores)
+    if assignment.spec.precision == "bf16" and assignment.placement.kind == "cpu" and not bf16_kernels_work():
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # read at oneDNN's first use, which is still to come
     link = Link(connection)
     try:
         from paceline.workers.run import run

@@ -1,6 +1,7 @@
 """BERT as report 004 trained it: an encoder of text, with masked words and next sentence to learn from."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ POSITIONS = 512
 SEGMENTS = 2
 NORM_EPS = 1e-12
 INITIAL_STD = 0.02
+"""At 768 units; in a narrower model more, in proportion to 1/√units, or its attention hardly starts to learn."""
 
 
 class Attention(nn.Module):
@@ -101,7 +103,7 @@ class Bert(nn.Module):
         self.norm = nn.LayerNorm(options.units, NORM_EPS)
         self.projection = nn.Linear(options.units, options.vocabulary)
         self.following = nn.Linear(options.units, 2)
-        self.apply(_initialise)
+        self.apply(functools.partial(_initialise, std=INITIAL_STD * math.sqrt(768 / options.units)))
         if options.tied:
             self.projection.weight = self.encoder.words.weight
 
@@ -113,9 +115,9 @@ class Bert(nn.Module):
         return Answers(self.projection(masked), self.following(pooled))
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialise(module: nn.Module, std: float) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=INITIAL_STD)
+        nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
 

@@ -126,10 +126,9 @@ def _check_presence(log: Path, shots: Sequence[Shot]) -> None:
     if len(missing) == len(shots):
         raise DataError(f"None of the {len(shots)} frames of {log} is in {log.parent / 'IMG'}: put the frames there.")
     if missing:
-        first, others = missing[0], len(missing) - 1
-        also = f", nor are {others} others" if others else ""
         raise DataError(
-            f"Row {first.row} of {log}: the frame {first.frame} is not there{also}. Add the frames, or remove the rows."
+            f"{len(missing)} of the {len(shots)} frames of {log} are missing, first {missing[0].frame} of row "
+            f"{missing[0].row}: add the frames, or remove their rows."
         )
 
 

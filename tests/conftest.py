@@ -1,0 +1,83 @@
+"""What holds for every test: nothing is left behind, and in CI nothing is skipped."""
+
+import multiprocessing.util
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+_KEPT = ("forkserver", "resource_tracker")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A skip is fine on a user's machine; where everything is installed it hides a test that did not run."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("PACELINE_FORBID_SKIPS"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"must not be skipped here, but was: {reason}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_folder_of_this_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Temporary files go to a folder of our own, so that tests running side by side do not see one another's."""
+    multiprocessing.util.get_temp_dir()  # made before, because it is removed after everything else
+    tmp_path_factory.getbasetemp()  # pytest's own folder stays where it was
+    with tempfile.TemporaryDirectory(prefix="pl-") as folder:
+        previous = tempfile.tempdir, os.environ.get("TMPDIR")
+        tempfile.tempdir, os.environ["TMPDIR"] = folder, folder
+        yield Path(folder)
+        tempfile.tempdir = previous[0]
+        os.environ.pop("TMPDIR")
+        if previous[1] is not None:
+            os.environ["TMPDIR"] = previous[1]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(_temporary_folder_of_this_process: Path) -> Iterator[None]:
+    """No process, temporary file, shared memory or changed environment survives a test."""
+    environment = dict(os.environ)
+    before = _children()
+    yield
+    left = {pid: name for pid, name in _children().items() if pid not in before}
+    assert not left, f"processes left behind: {left}"
+    cache = "torchinductor_"  # torch makes it when an optimizer is first used; gone with the session
+    files = [p.name for p in _temporary_folder_of_this_process.iterdir() if not p.name.startswith(cache)]
+    assert not files, f"temporary files left behind: {files}"
+    changed = {k for k in {**environment, **os.environ} if environment.get(k) != os.environ.get(k)}
+    assert changed <= {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}, f"environment changed: {changed}"
+
+
+def _children() -> dict[int, str]:
+    """Descendants of this process, without the two helpers that multiprocessing keeps."""
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        try:
+            command = " ".join(child.cmdline())
+            if child.status() != psutil.STATUS_ZOMBIE and not (
+                any(word in command for word in _KEPT) and child.ppid() == os.getpid()
+            ):
+                found[child.pid] = command
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with real data sets."""
+    told = os.environ.get("PACELINE_DATA")
+    if not told:
+        pytest.skip("PACELINE_DATA is not set: there is no real data to try")
+    return Path(told)
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without data sets."""
+    monkeypatch.delenv("PACELINE_DATA", raising=False)

@@ -1,0 +1,95 @@
+"""Every synchronous strategy ends at the weights of the oracle, whatever its options, workload and workers."""
+
+import functools
+from typing import Any
+
+import pytest
+from oracle import Case, large_batch, largest_difference, oracle, train_worker
+from processes import run_workers
+
+from paceline.strategies.group import Group
+
+SIZES = (1, 2, 4)
+EXACT = 1e-10
+
+# Sample counts leave an uneven last batch for every size, with an empty worker among four.
+WORKLOADS = {
+    "vae": "vae:data=generated,samples=13,channels=2,hidden=6",
+    "pilotnet": "pilotnet:data=generated,samples=13",
+    "resnet18": "resnet18:image=64,classes=5,width=4,samples=13",
+    "resnet50": "resnet50:image=64,classes=5,width=4,samples=13",
+    "resnet101": "resnet101:image=64,classes=5,width=2,samples=13",
+    "resnet152": "resnet152:image=64,classes=5,width=2,samples=13",
+    "vgg16": "vgg16:image=32,classes=5,width=2,samples=13",
+    "nmt stepwise bi": "nmt:cell=stepwise,direction=bi,units=6,vocabulary=20,length=5,data=generated,samples=13",
+    "nmt stepwise uni": "nmt:cell=stepwise,direction=uni,units=6,vocabulary=20,length=5,data=generated,samples=13",
+    "nmt fused bi": "nmt:cell=fused,direction=bi,units=6,vocabulary=20,length=5,data=generated,samples=13",
+    "nmt fused uni": "nmt:cell=fused,direction=uni,units=6,vocabulary=20,length=5,data=generated,samples=13",
+    "bert tied": "bert-base:layers=1,units=8,heads=2,hidden=16,vocabulary=30,length=16,samples=13",
+    "bert untied": "bert-base:tied=off,layers=1,units=8,heads=2,hidden=16,vocabulary=30,length=16,samples=13",
+}
+# Deep ones take fewer steps: they are compared for their structure, not for their length.
+STEPS = {"resnet50": 8, "resnet101": 4, "resnet152": 4}
+
+OPTIONS = (
+    "allreduce",
+    "allreduce:bucket=1KB",
+    "allreduce:packs=1",
+    "allreduce:packs=4",
+    "allreduce:small=200B",
+    "allreduce:small=200B,overlap=off",
+    "allreduce:overlap=off",
+    "allreduce:overlap=off,bucket=1KB",
+    "allreduce:reduce=sum",
+    "allreduce:reduce=sum,packs=3",
+    "ps",
+    "ps:servers=2",
+    "ps:servers=3",
+)
+
+
+def _case_of(workload: str, strategy: str) -> Case:
+    steps = STEPS.get(workload, 20)
+    return Case(WORKLOADS[workload], strategy, accumulate=2, clip_norm=1.0, steps=steps)
+
+
+def _train_all(group: Group, cases: list[Case]) -> list[dict[str, Any]]:
+    return [train_worker(group, case) for case in cases]
+
+
+@functools.cache
+def _workloads_trained(size: int, strategy: str) -> dict[str, list[dict[str, Any]]]:
+    """Every workload trained in one set of processes; the workers' weights by workload."""
+    results = run_workers(size, _train_all, [_case_of(name, strategy) for name in WORKLOADS], seconds=110)
+    return {name: [worker[i] for worker in results] for i, name in enumerate(WORKLOADS)}
+
+
+@functools.cache
+def _options_trained(size: int) -> dict[str, list[dict[str, Any]]]:
+    cases = [Case(WORKLOADS["vae"], strategy, steps=20) for strategy in OPTIONS]
+    results = run_workers(size, _train_all, cases, seconds=110)
+    return {strategy: [worker[i] for worker in results] for i, strategy in enumerate(OPTIONS)}
+
+
+@functools.cache
+def _truth(case: Case, size: int) -> dict[str, Any]:
+    return oracle(case, size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("strategy", ["allreduce", "ps:servers=2"])
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_uneven_batches_accumulation_and_clipping_agree_with_the_oracle(
+    workload: str, strategy: str, size: int
+) -> None:
+    truth = _truth(_case_of(workload, "any"), size)
+    for trained in _workloads_trained(size, strategy)[workload]:
+        assert largest_difference(trained, truth) < EXACT
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("strategy", OPTIONS)
+def test_every_option_agrees_with_the_oracle(strategy: str, size: int) -> None:
+    truth = _truth(Case(WORKLOADS["vae"], "reduce=sum" if "sum" in strategy else "any", steps=20), size)
+    for trained in _options_trained(size)[strategy]:
+        assert largest_difference(trained, truth) < EXACT
