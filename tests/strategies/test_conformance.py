@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 import pytest
-from oracle import Case, large_batch, largest_difference, oracle, train_worker
+from oracle import Case, large_batch, largest_difference, oracle, prepare, train_worker, weights_of
 from processes import run_workers
 
 from paceline.strategies.group import Group
@@ -93,3 +93,29 @@ def test_every_option_agrees_with_the_oracle(strategy: str, size: int) -> None:
     truth = _truth(Case(WORKLOADS["vae"], "reduce=sum" if "sum" in strategy else "any", steps=20), size)
     for trained in _options_trained(size)[strategy]:
         assert largest_difference(trained, truth) < EXACT
+
+
+def _large_batch_cases(strategy: str) -> dict[str, Case]:
+    names = ("pilotnet", "nmt stepwise bi", "nmt fused bi")
+    cases = {name: Case(WORKLOADS[name], strategy, steps=8) for name in names}
+    cases["bert without dropout"] = Case(WORKLOADS["bert tied"] + ",dropout=0", strategy, steps=8)
+    return cases
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "ps"])
+def test_models_without_noise_and_batch_statistics_equal_the_plain_large_batch(strategy: str) -> None:
+    cases = _large_batch_cases(strategy)
+    for trained, case in zip(run_workers(2, _train_all, list(cases.values()))[1], cases.values(), strict=True):
+        assert largest_difference(trained, large_batch(case, 2)) < EXACT, case
+
+
+@pytest.mark.parametrize(("wire", "error"), [("bf16", 2**-8), ("fp16", 2**-11)])
+def test_a_narrow_wire_rounds_gradients_and_nothing_else(wire: str, error: float) -> None:
+    case = Case(WORKLOADS["vae"], f"allreduce:wire={wire}", steps=1, lr=1e-3)
+    first, second = run_workers(2, train_worker, case)
+    assert largest_difference(first, second) == 0.0
+    exact, start = oracle(case, 2), weights_of(prepare(case)[2])
+    for name in exact:
+        step = abs(exact[name] - start[name]).max()
+        # each worker rounds once on the way out, and the sum once more
+        assert 0 < abs(first[name] - exact[name]).max() + 1e-300 <= 3 * error * step + 1e-9, name

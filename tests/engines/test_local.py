@@ -1,0 +1,183 @@
+"""Runs on this machine: the record is true, and whatever goes wrong is named and leaves nothing behind."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from paceline.engines.base import NoDisplay
+from paceline.engines.local import LocalEngine
+from paceline.engines.plan import plan
+from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, WorkerFailed, WorkerLost
+from paceline.record import Record
+from paceline.spec import RunSpec
+
+
+def run(out: Path, workload: str = "faulty:faulty", display: Any = None, **settings: Any) -> Record:
+    """One run; as many workers per core as it takes."""
+    settings = {"workers": 2, "steps": 12, **settings}
+    cores = len(os.sched_getaffinity(0))
+    sharing = next(k for k in range(1, 9) if settings["workers"] % k == 0 and settings["workers"] // k <= cores)
+    spec = RunSpec(workload=workload, workers_per_device=sharing, **settings)
+    return LocalEngine().run(plan(spec), out, display or NoDisplay())
+
+
+@pytest.mark.parametrize("strategy", ["independent", "allreduce", "ps"])
+def test_samples_phases_and_traffic_of_a_record_add_up(strategy: str, tmp_path: Path) -> None:
+    record = run(tmp_path, strategy=strategy)
+    assert record.steps_timed + record.warmup_steps == 12
+    assert record.samples_timed == record.steps_timed * 16 == sum(w["samples"] for w in record.per_worker)
+    assert record.learning["samples_seen"] == 12 * 16
+    assert record.learning["updates"] == 12
+    mean_step = np.mean([w["seconds"] for w in record.per_worker]) / record.steps_timed
+    assert record.step_seconds == pytest.approx(mean_step, rel=1e-6)
+    assert record.traffic["counted"] == record.traffic["claimed"]
+    assert record.workload["data"] == {"source": "a line", "generated": True}
+    assert len(record.learning["loss"]) == 12
+    assert record.learning["loss"][-1] < record.learning["loss"][0]
+    assert Record.load(tmp_path) == record
+
+
+def test_workers_that_agree_report_the_loss_of_all(tmp_path: Path) -> None:
+    together = run(tmp_path / "two", workers=2, batch=4, steps=12)
+    alone = run(tmp_path / "one", workers=1, batch=8, steps=12)
+    assert together.learning["loss"] == pytest.approx(alone.learning["loss"], rel=1e-4)
+    assert together.learning["val_loss"] == pytest.approx(alone.learning["val_loss"], rel=1e-4)
+
+
+def test_epochs_give_a_validation_each_and_see_every_sample_once(tmp_path: Path) -> None:
+    record = run(tmp_path, steps=None, epochs=3, batch=5)
+    assert record.learning["samples_seen"] == 3 * 96
+    assert record.learning["updates"] == 3 * 10
+    assert [v["epoch"] for v in record.learning["validation"]] == [1, 2, 3]
+
+
+def test_all_of_the_data_for_each_worker_without_sharding(tmp_path: Path) -> None:
+    record = run(tmp_path, steps=None, epochs=1, feed="dataset:shard=off")
+    assert record.learning["samples_seen"] == 2 * 96
+
+
+def test_a_run_of_given_seconds_ends_at_the_same_step_everywhere(tmp_path: Path) -> None:
+    record = run(tmp_path, "faulty:faulty:pause=0.01", steps=None, seconds=1.0, validate="off")
+    with np.load(tmp_path / "series.npz") as series:
+        assert len(series["worker0_end"]) == len(series["worker1_end"])
+    assert 1.0 <= record.wall_seconds["training"] < 20
+
+
+def test_a_parameter_that_no_gradient_reaches_is_left_alone_and_named(tmp_path: Path) -> None:
+    losses = []
+    for strategy in ("independent", "allreduce", "ps"):
+        record = run(tmp_path / strategy, "faulty:faulty:unused=on", strategy=strategy, workers=1)
+        assert any("spare" in warning for warning in record.warnings)
+        losses.append(record.learning["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "ps", "independent"])
+def test_a_killed_worker_is_named_with_its_signal(strategy: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(WorkerLost, match="Worker 1 was killed by SIGKILL"):
+        run(tmp_path, "faulty:faulty:kind=kill,rank=1,step=3", strategy=strategy, steps=100_000)
+    assert time.monotonic() - begun < 30
+
+
+def test_the_killed_worker_that_owns_the_servers_takes_them_along(tmp_path: Path) -> None:
+    with pytest.raises(WorkerLost, match="Worker 0 was killed by SIGKILL"):
+        run(tmp_path, "faulty:faulty:kind=kill,rank=0,step=3", strategy="ps:servers=2", steps=100_000)
+
+
+def test_a_worker_that_raises_is_named_with_its_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(WorkerFailed) as failure:
+        run(tmp_path, "faulty:faulty:kind=raise,rank=1,step=3")
+    text = str(failure.value)
+    assert "Worker 1 failed: RuntimeError: the road ends here" in text
+    assert "Last lines of worker 1:" in text
+
+
+def test_a_worker_that_exits_is_named_with_its_code(tmp_path: Path) -> None:
+    with pytest.raises(WorkerLost, match="Worker 1 exited with 7 after step"):
+        run(tmp_path, "faulty:faulty:kind=exit,rank=1,step=3,pause=0.3")
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_naming_step_and_worker(tmp_path: Path) -> None:
+    with pytest.raises(NonFiniteLoss, match="nan at step 3 on worker 1"):
+        run(tmp_path, "faulty:faulty:kind=nan,rank=1,step=3")
+
+
+@pytest.mark.parametrize("kind", ["stop", "sleep"])
+def test_a_hanging_worker_is_named_although_all_wait(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(Hang, match="Worker 1 made no progress"):
+        run(tmp_path, f"faulty:faulty:kind={kind},rank=1,step=6,pause=0.3", timeout=2.0)
+
+
+def test_a_lost_server_ends_the_run_naming_it(tmp_path: Path) -> None:
+    class KillServer(NoDisplay):
+        def progress(self, **figures: Any) -> None:
+            for process in psutil.Process().children(recursive=True):
+                if "paceline.strategies.server" in " ".join(process.cmdline()):
+                    process.kill()
+
+    begun = time.monotonic()
+    with pytest.raises(ServerLost, match="server 0 was killed by SIGKILL"):
+        run(tmp_path, "faulty:faulty:pause=0.1", KillServer(), strategy="ps", steps=100_000)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_run_listens_on_loopback_only(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    class Look(NoDisplay):
+        def progress(self, **figures: Any) -> None:
+            for process in psutil.Process().children(recursive=True):
+                for connection in process.net_connections("inet"):
+                    if connection.status == psutil.CONN_LISTEN:
+                        seen.add(connection.laddr.ip)
+
+    run(tmp_path, "faulty:faulty:pause=0.05", Look(), strategy="ps", steps=40)
+    assert seen == {"127.0.0.1"}
+
+
+def _weights(out: Path) -> Mapping[str, Any]:
+    import torch
+
+    newest = sorted((out / "checkpoints").iterdir())[-1]
+    shared = torch.load(newest / "shared.pt", weights_only=True)
+    own = [torch.load(path, weights_only=True) for path in sorted(newest.glob("rank-*.pt"))]
+    return {"shared": shared, "own": own}
+
+
+def _same(a: Any, b: Any) -> bool:
+    import torch
+
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("strategy", ["independent", "allreduce:bucket=4KB", "ps:servers=2"])
+def test_a_resumed_run_ends_bit_identically(strategy: str, workers: int, tmp_path: Path) -> None:
+    vae = "vae:data=generated,samples=50,channels=3,hidden=8"
+    settings: dict[str, Any] = {"workers": workers, "strategy": strategy, "batch": 3, "checkpoint_every": 7}
+    whole = run(tmp_path / "whole", vae, steps=12, **settings)
+    run(tmp_path / "first", vae, steps=7, **settings)
+    rest = run(tmp_path / "rest", vae, steps=12, resume=str(tmp_path / "first"), **settings)
+    assert _same(_weights(tmp_path / "whole"), _weights(tmp_path / "rest"))
+    assert rest.learning["samples_seen"] == whole.learning["samples_seen"]
+    assert rest.learning["val_loss"] == whole.learning["val_loss"]
+
+
+def test_a_checkpoint_of_another_workload_is_refused(tmp_path: Path) -> None:
+    run(tmp_path / "first", "faulty:faulty:width=8", checkpoint_every=5)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        run(tmp_path / "second", "faulty:faulty:width=9", resume=str(tmp_path / "first"), steps=20)

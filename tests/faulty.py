@@ -1,0 +1,67 @@
+"""A small workload that misbehaves on request: `faulty:faulty:kind=raise,rank=1,step=3`."""
+
+import os
+import signal
+import sys
+import time
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paceline import Data, OptimizerRecipe, Tensors, Workload
+
+_calls = 0
+
+
+def _misbehave(kind: str, loss: Tensor) -> Tensor:
+    if kind == "raise":
+        print("about to go wrong", file=sys.stderr)
+        raise RuntimeError("the road ends here")
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if kind == "sleep":
+        time.sleep(600)
+    if kind == "nan":
+        return loss * float("nan")
+    if kind == "exit":
+        os._exit(7)
+    return loss
+
+
+def faulty(
+    kind: str = "none", rank: int = 0, step: int = 0, pause: float = 0.0, unused: bool = False, width: int = 8
+) -> Workload:
+    """Points on a line, learned by two layers."""
+
+    def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        global _calls
+        _calls += model.training
+        time.sleep(pause)
+        value = nn.functional.mse_loss(model(batch[0]), batch[1])
+        if dist.is_initialized() and dist.get_rank() == rank and model.training and _calls == step + 1:
+            value = _misbehave(kind, value)
+        return value
+
+    def data() -> Data:
+        x = torch.linspace(-1, 1, 96).reshape(-1, 1)
+        return Data(train=Tensors(x, 2 * x), validation=Tensors(x[::7], 2 * x[::7]), source="a line", generated=True)
+
+    def model() -> nn.Module:
+        net = nn.Sequential(nn.Linear(1, width), nn.Tanh(), nn.Linear(width, 1))
+        if unused:
+            net.register_parameter("spare", nn.Parameter(torch.ones(3)))
+        return net
+
+    return Workload(
+        name="faulty",
+        unit="points",
+        model=model,
+        loss=loss,
+        data=data,
+        optimizer=OptimizerRecipe.of(partial(torch.optim.SGD, lr=0.05)),
+        batch=8,
+    )
