@@ -14,16 +14,15 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from paceline.devices import cuda
 from paceline.engines.base import Display
 from paceline.engines.collect import collect
 from paceline.engines.plan import Plan
 from paceline.engines.watch import Failure, Watched, cause, failure_said
-from paceline.errors import Hang, Interrupted, PacelineError, RequestError, WorkerLost
+from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerLost
 from paceline.record import Record
-from paceline.workers.assignment import Assignment, log_of
+from paceline.strategies.spare import serve_when_told
+from paceline.workers.assignment import Assignment, Gifts, log_of
 from paceline.workers.process import main
 
 _LOOK_EVERY_SECONDS = 0.5
@@ -62,12 +61,13 @@ class Crew:
         self._failures: list[Failure] = []
         self._stop_before: float | None = None
         self._processes: list[ForkServerProcess] = []
+        self._servers: list[ForkServerProcess] = []
         self._connections: list[Connection[bytes, bytes]] = []
         self._watched = [Watched(rank) for rank in range(plan.spec.workers)]
-        # Temporary files of workers and servers go into the scratch folder, which is removed whatever happens.
-        variables = {**os.environ, **environment, "TMPDIR": str(scratch)}
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
+        variables = {**os.environ, **environment}
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOADED)
+        lines = [self._start_server(number) for number in range(plan.traffic.servers)]
         with socket.create_server(("127.0.0.1", 0), backlog=plan.spec.workers) as listener:
             for rank in range(plan.spec.workers):
                 assignment = Assignment(
@@ -79,31 +79,44 @@ class Crew:
                     checkpoints=checkpoints,
                     environment=variables,
                 )
-                ours, theirs = context.Pipe()
-                process = context.Process(
-                    target=main, args=(assignment, theirs, listener if rank == 0 else None), name=f"worker-{rank}"
-                )
-                process.start()
-                theirs.close()
-                self._processes.append(process)
-                self._connections.append(ours)
+                self._start_worker(assignment, Gifts(listener, lines) if rank == 0 else Gifts())
+        for line in lines:
+            line.close()  # rank 0's is the only other end now: when it is gone, so are the servers
+
+    def _start_worker(self, assignment: Assignment, gifts: Gifts) -> None:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=main, args=(assignment, theirs, gifts), name=f"worker-{assignment.rank}")
+        process.start()
+        theirs.close()
+        self._processes.append(process)
+        self._connections.append(ours)
+
+    def _start_server(self, number: int) -> "Connection[bytes, bytes]":
+        ours, theirs = self._context.Pipe()
+        log = self._scratch / f"server-{number}.log"
+        process = self._context.Process(target=serve_when_told, args=(theirs, log), name=f"server-{number}")
+        process.start()
+        theirs.close()
+        self._servers.append(process)
+        return ours
 
     def __enter__(self) -> "Crew":
         return self
 
     def __exit__(self, *_: object) -> None:
-        started = [child for p in self._processes for child in _descendants(p.pid)]
         for process in self._processes:
             process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)  # its loaders
         for process in self._processes:
             process.join()
+            _wait_for_group(process.pid or 0)
+        for server in self._servers:
+            server.join(_LEAVE_SECONDS)  # it ends when its worker is gone
+            server.kill()
+            server.join()
         for connection in self._connections:
             connection.close()
-        # Servers and loaders end by themselves when their worker is gone; what does not, is ended.
-        _, alive = psutil.wait_procs(started, timeout=_LEAVE_SECONDS)
-        for child in alive:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
 
     def supervise(self, display: Display) -> list[dict[str, Any]]:
         """Follow the workers until all have reported; raise what went wrong."""
@@ -128,11 +141,10 @@ class Crew:
                 sources[self._processes[rank].sentinel] = rank
         for source in wait(list(sources), timeout=seconds):
             rank = sources[source]
+            self._drain(rank, display)
             if source is not self._connections[rank]:
-                self._drain(rank, display)
                 self._note_lost(rank)
-            else:
-                self._drain(rank, display)
+        self._note_lost_servers()
 
     def _drain(self, rank: int, display: Display) -> None:
         connection = self._connections[rank]
@@ -163,11 +175,18 @@ class Crew:
     def _note_lost(self, rank: int) -> None:
         if self._watched[rank].report is not None or any(f.rank == rank for f in self._failures):
             return
-        code = self._processes[rank].exitcode
-        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+        how = _how_it_ended(self._processes[rank].exitcode)
         step = self._watched[rank].step
         when = f"after step {step}" if step is not None else "during start-up"
-        self._failures.append(Failure(rank, WorkerLost, f"Worker {rank} {how} {when}."))
+        self._failures.append(Failure(rank, WorkerLost, f"Worker {rank} {how} {when}.", weight=2))
+
+    def _note_lost_servers(self) -> None:
+        if all(w.report is None for w in self._watched):
+            for number, server in enumerate(self._servers):
+                if server.exitcode and all(f.error is not ServerLost or f.weight < 2 for f in self._failures):
+                    lines = "".join(f"\n  {line}" for line in last_lines(self._scratch / f"server-{number}.log"))
+                    text = f"Parameter server {number} {_how_it_ended(server.exitcode)}.{lines}"
+                    self._failures.append(Failure(0, ServerLost, text, weight=2))
 
     def _raise_cause(self, display: Display) -> None:
         until = time.monotonic() + _SETTLE_SECONDS
@@ -180,6 +199,8 @@ class Crew:
         if issubclass(failure.error, RequestError):
             return failure.error(failure.message)
         message = failure.message
+        if failure.error is ServerLost:
+            return failure.error(message)
         if f"orker {failure.rank}" not in message:
             message = f"Worker {failure.rank} failed: {message}"
         lines = last_lines(log_of(self._scratch, failure.rank))
@@ -211,6 +232,7 @@ class Crew:
                 Hang,
                 f"Worker {held_up_by.rank} made no progress for {seconds:.0f} s after step {held_up_by.step}; "
                 f"it {doing}. If steps are that slow, raise --timeout.",
+                weight=2,
             )
         )
 
@@ -224,6 +246,10 @@ class Crew:
                 connection.send_bytes(json.dumps({"order": "stop"}).encode())
 
 
+def _how_it_ended(code: int | None) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+
+
 def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
     """The end of a log, empty lines left out."""
     try:
@@ -233,7 +259,10 @@ def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
     return [line for line in lines if line.strip()][-count:]
 
 
-def _descendants(pid: int | None) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return list(psutil.Process(pid).children(recursive=True)) if pid is not None else []
-    return []
+def _wait_for_group(process_group: int) -> None:
+    """Return when the last process of a killed group is gone."""
+    until = time.monotonic() + _LEAVE_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(process_group, 0)
+            time.sleep(0.01)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline import errors
-from paceline.errors import PacelineError, WorkerFailed, WorkerLost
+from paceline.errors import PacelineError, ServerLost, WorkerFailed
 
 _BEFORE_FIRST_STEP_SECONDS = 300.0
 _LEAST_SECONDS = 30.0
@@ -16,18 +16,13 @@ _REMEMBERED_PACES = 101
 
 @dataclass
 class Failure:
-    """One worker's end, and how likely it is the cause of the others'."""
+    """One worker's or server's end, and how likely it is the cause of the others'."""
 
     rank: int
     error: type[PacelineError]
     message: str
-
-    @property
-    def weight(self) -> int:
-        """A killed worker explains its peers' errors; a named error explains more than a lost connection."""
-        if self.error is WorkerLost:
-            return 2
-        return 1 if self.error is not WorkerFailed else 0
+    weight: int
+    """A killed process (2) explains its peers' errors; a named error (1) explains more than a lost connection (0)."""
 
 
 @dataclass
@@ -70,4 +65,5 @@ def cause(failures: list[Failure]) -> Failure:
 
 def failure_said(rank: int, message: dict[str, Any]) -> Failure:
     """A failure that a worker told of itself."""
-    return Failure(rank, errors.by_name(message["error"]), message["message"])
+    error = errors.by_name(message["error"])
+    return Failure(rank, error, message["message"], weight=0 if error in (WorkerFailed, ServerLost) else 1)

@@ -1,10 +1,11 @@
 """The strategies by name: from their options to what carries them out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.strategies.allreduce import AllReduceStrategy
 from paceline.strategies.base import Strategy
 from paceline.strategies.independent import IndependentStrategy
+from paceline.strategies.launch import ServerConfig, ServerHandle, ServerProcess
 from paceline.strategies.ps import ParameterServerStrategy
 from paceline.traffic import catalogue
 from paceline.traffic.allreduce import AllReduce
@@ -12,14 +13,19 @@ from paceline.traffic.independent import Independent
 from paceline.traffic.ps import ParameterServer
 
 
-def build(text: str, *, server_cores: Sequence[Sequence[int]] | None = None) -> Strategy:
-    """The strategy that `text` names; `server_cores` pins its servers, if it has any."""
+def build(
+    text: str,
+    *,
+    server_cores: Sequence[Sequence[int]] | None = None,
+    launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
+) -> Strategy:
+    """The strategy that `text` names; `server_cores` pins its servers and `launch` starts them, if it has any."""
     match catalogue.resolve(text):
         case Independent():
             return IndependentStrategy()
         case AllReduce() as options:
             return AllReduceStrategy(options)
         case ParameterServer() as options:
-            return ParameterServerStrategy(options, server_cores=server_cores)
+            return ParameterServerStrategy(options, server_cores=server_cores, launch=launch)
         case unknown:
             raise AssertionError(f"strategy {unknown!r} has no implementation")

@@ -17,7 +17,7 @@ from paceline.errors import ServerLost
 from paceline.recipe import OptimizerRecipe
 from paceline.traffic.ps import Mode
 
-_START_SECONDS = 120
+START_SECONDS = 120
 _END_SECONDS = 5
 _STDERR_LINES = 8
 
@@ -71,6 +71,18 @@ def socket_path(endpoint: str) -> Path:
     return Path(endpoint.removeprefix("ipc://"))
 
 
+def remove_socket(endpoint: str | None) -> None:
+    """Remove what a killed server could not remove itself."""
+    if endpoint is not None:
+        shutil.rmtree(socket_path(endpoint).parent, ignore_errors=True)
+
+
+def how_it_ended(code: int, written: str) -> str:
+    """The end of a server in words, with the last lines it wrote."""
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"{how}." + "".join(f"\n  {line}" for line in written.splitlines()[-_STDERR_LINES:])
+
+
 class ServerProcess:
     """A server in a process of its own. It lives no longer than its stdin: should its worker be killed, it ends."""
 
@@ -101,9 +113,9 @@ class ServerProcess:
     def endpoint(self) -> str:
         """Where it listens; waits until it does."""
         if self._endpoint is None:
-            ready, _, _ = select.select([self._stdout], [], [], _START_SECONDS)
+            ready, _, _ = select.select([self._stdout], [], [], START_SECONDS)
             if not ready:
-                raise ServerLost(f"Parameter server {self._number} did not start within {_START_SECONDS} s.")
+                raise ServerLost(f"Parameter server {self._number} did not start within {START_SECONDS} s.")
             line = self._stdout.readline()
             if not line:
                 self.wait(_END_SECONDS)
@@ -116,10 +128,8 @@ class ServerProcess:
         code = self._process.poll()
         if code is None:
             return None
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").splitlines()[-_STDERR_LINES:]
-        return f"{how}." + "".join(f"\n  {line}" for line in lines)
+        return how_it_ended(code, self._errors.read().decode(errors="replace"))
 
     def wait(self, seconds: float) -> None:
         """Give it time to end by itself."""
@@ -136,5 +146,4 @@ class ServerProcess:
         self._process.wait()
         self._stdout.close()
         self._errors.close()
-        if self._endpoint is not None:  # what a killed server could not remove itself
-            shutil.rmtree(socket_path(self._endpoint).parent, ignore_errors=True)
+        remove_socket(self._endpoint)

@@ -154,14 +154,19 @@ class ServerThread:
         os.close(self._end_of_line)
 
 
-def main() -> None:
-    """Serve for the process that started this one."""
+def pin(config: ServerConfig) -> None:
+    """Keep this process to its cores and signals; call it before anything computes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workers decide when a run is over
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by an exception, so that the folder goes
-    config = ServerConfig.from_json(sys.stdin.readline())
     if config.cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, config.cores)
     torch.set_num_threads(len(config.cores or [0]))
+
+
+def main() -> None:
+    """Serve for the process that started this one."""
+    config = ServerConfig.from_json(sys.stdin.readline())
+    pin(config)
     serve(config, sys.stdin.fileno(), _announce)
 
 

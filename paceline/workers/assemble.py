@@ -20,8 +20,9 @@ from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
 from paceline.strategies.base import NoEvents, Replica
 from paceline.strategies.group import Group, TorchGroup
+from paceline.strategies.spare import launcher
 from paceline.workers import checkpoint
-from paceline.workers.assignment import Assignment
+from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload
@@ -53,7 +54,7 @@ class Parts:
         self.replica.close()
 
 
-def assemble(assignment: Assignment, listener: socket.socket | None) -> Parts:
+def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     """Join the others and build everything."""
     slot = assignment.slot
     device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
@@ -61,7 +62,7 @@ def assemble(assignment: Assignment, listener: socket.socket | None) -> Parts:
     workload = workloads.build(assignment.spec.workload)
     data = workload.data()
     spec = _resolved(assignment.spec, workload)
-    group = join(assignment, listener)
+    group = join(assignment, gifts.listener)
     torch.manual_seed(spec.seed)  # the same initial weights everywhere
     module = workload.model().to(device)
     unreached = freeze_unreached(module, workload, data, device)
@@ -70,7 +71,7 @@ def assemble(assignment: Assignment, listener: socket.socket | None) -> Parts:
         workload.optimizer, options={**workload.optimizer.options, "lr": spec.lr}, clip_norm=spec.clip_norm
     )
     server_cores = [server.cores for server in assignment.placement.servers]
-    strategy = strategies.build(spec.strategy, server_cores=server_cores)
+    strategy = strategies.build(spec.strategy, server_cores=server_cores, launch=launcher(gifts.server_lines))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
     replica = strategy.replicate(module, recipe, group, NoEvents())

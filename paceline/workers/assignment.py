@@ -1,6 +1,8 @@
 """What one worker process is told when it starts: plain data."""
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from paceline.devices.base import Placement, Slot
@@ -43,6 +45,17 @@ class Assignment:
     def series(self) -> Path:
         """Where this worker leaves its series."""
         return series_of(self.scratch, self.rank)
+
+
+@dataclass(frozen=True)
+class Gifts:
+    """What only rank 0 is handed: open sockets and lines, which must have one owner."""
+
+    listener: socket.socket | None = None
+    """For the store, on loopback."""
+
+    server_lines: "list[Connection[bytes, bytes]]" = field(default_factory=list)
+    """To servers that wait to be told what to serve."""
 
 
 def log_of(scratch: Path, rank: int) -> Path:

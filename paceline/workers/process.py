@@ -3,21 +3,23 @@
 import io
 import os
 import signal
-import socket
 import sys
+import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
 from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
-from paceline.workers.assignment import Assignment
+from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.link import Link
 
 
-def main(assignment: Assignment, connection: "Connection[bytes, bytes]", listener: socket.socket | None) -> None:
+def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: Gifts) -> None:
     """Run as assigned and leave at once; the parent hears either the report or the cause."""
+    os.setpgid(0, 0)  # this worker and its loaders are one process group, ended as one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the run in order
     os.environ.update(assignment.environment)
+    tempfile.tempdir = str(assignment.scratch)  # removed by the parent, whatever happens here
     _redirect_output(assignment)
     if assignment.slot.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, assignment.slot.cores)
@@ -27,7 +29,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", listene
     try:
         from paceline.workers.run import run
 
-        link.send("done", report=run(assignment, link, listener))
+        link.send("done", report=run(assignment, link, gifts))
     except BaseException as error:
         # Peers may be stuck in a collective with this worker, so nothing is torn down in order: tell, and go.
         traceback.print_exc()

@@ -1,7 +1,6 @@
 """One worker's run: train with the parts it has, and report."""
 
 import resource
-import socket
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +14,7 @@ from paceline.spec import RunSpec
 from paceline.traffic import catalogue as traffic
 from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
-from paceline.workers.assignment import Assignment
+from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
 from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
@@ -28,10 +27,10 @@ _WARMUP_OF_OPEN_END = 100
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
-def run(assignment: Assignment, link: Link, listener: socket.socket | None) -> dict[str, Any]:
+def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
     """Train as assigned; what this worker has to report."""
     begun = time.perf_counter()
-    parts = assemble(assignment, listener)
+    parts = assemble(assignment, gifts)
     try:
         total = _total_steps(parts)
         pause = Pause(

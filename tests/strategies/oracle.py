@@ -14,6 +14,7 @@ from paceline.recipe import OptimizerRecipe
 from paceline.strategies import catalogue
 from paceline.strategies.base import NoEvents
 from paceline.strategies.group import Group
+from paceline.strategies.server import ServerThread
 from paceline.workers.assemble import freeze_unreached
 from paceline.workers.checkpoint import Progress
 from paceline.workers.clock import Clock
@@ -64,7 +65,7 @@ def train_worker(group: Group, case: Case) -> dict[str, Any]:
     """What one worker of `case` ends with: the product's own loop, feed and strategy."""
     workload, data, module = prepare(case)
     seed_of_worker(case.seed, group.rank)
-    replica = catalogue.build(case.strategy).replicate(module, case.recipe, group, NoEvents())
+    replica = catalogue.build(case.strategy, launch=ServerThread).replicate(module, case.recipe, group, NoEvents())
     course = Course(
         workload=workload,
         module=module,
