@@ -62,7 +62,9 @@ class Unreadable:
 
 
 def loaders() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    """Loader processes, by the name that torch gives them; other tests' processes may be about."""
+    everyone = psutil.Process().children(recursive=True)
+    return [p for p in everyone if p.status() != psutil.STATUS_ZOMBIE and p.name() == "pt_data_worker"]
 
 
 def prefetchers() -> list[threading.Thread]:

@@ -17,9 +17,9 @@ WORKLOADS = {
     "vae": "vae:data=generated,samples=13,channels=2,hidden=6",
     "pilotnet": "pilotnet:data=generated,samples=13",
     "resnet18": "resnet18:image=64,classes=5,width=4,samples=13",
-    "resnet50": "resnet50:image=64,classes=5,width=4,samples=13",
-    "resnet101": "resnet101:image=64,classes=5,width=2,samples=13",
-    "resnet152": "resnet152:image=64,classes=5,width=2,samples=13",
+    "resnet50": "resnet50:image=64,classes=5,width=4,samples=26",
+    "resnet101": "resnet101:image=64,classes=5,width=2,samples=26",
+    "resnet152": "resnet152:image=64,classes=5,width=2,samples=26",
     "vgg16": "vgg16:image=32,classes=5,width=2,samples=13",
     "nmt stepwise bi": "nmt:cell=stepwise,direction=bi,units=6,vocabulary=20,length=5,data=generated,samples=13",
     "nmt stepwise uni": "nmt:cell=stepwise,direction=uni,units=6,vocabulary=20,length=5,data=generated,samples=13",
@@ -28,8 +28,9 @@ WORKLOADS = {
     "bert tied": "bert-base:layers=1,units=8,heads=2,hidden=16,vocabulary=30,length=16,samples=13",
     "bert untied": "bert-base:tied=off,layers=1,units=8,heads=2,hidden=16,vocabulary=30,length=16,samples=13",
 }
-# Deep ones take fewer steps: they are compared for their structure, not for their length.
-STEPS = {"resnet50": 8, "resnet101": 4, "resnet152": 4}
+# Batch statistics of few samples make deep networks chaotic: at lr 0.01 the oracle itself moves by 1e-5 when its
+# initial weights change by one part in 10¹⁶. At this rate it moves by 1e-11, and by 1e-6 in training.
+DEEP = {"batch": 6, "lr": 1e-6}
 
 OPTIONS = (
     "allreduce",
@@ -49,8 +50,8 @@ OPTIONS = (
 
 
 def _case_of(workload: str, strategy: str) -> Case:
-    steps = STEPS.get(workload, 20)
-    return Case(WORKLOADS[workload], strategy, accumulate=2, clip_norm=1.0, steps=steps)
+    deep = DEEP if workload in ("resnet50", "resnet101", "resnet152") else {}
+    return Case(WORKLOADS[workload], strategy, accumulate=2, clip_norm=1.0, **deep)
 
 
 def _train_all(group: Group, cases: list[Case]) -> list[dict[str, Any]]:
@@ -83,8 +84,11 @@ def test_uneven_batches_accumulation_and_clipping_agree_with_the_oracle(
     workload: str, strategy: str, size: int
 ) -> None:
     truth = _truth(_case_of(workload, "any"), size)
-    for trained in _workloads_trained(size, strategy)[workload]:
-        assert largest_difference(trained, truth) < EXACT
+    start = weights_of(prepare(_case_of(workload, "any"))[2])
+    trained_by_all = _workloads_trained(size, strategy)[workload]
+    assert all(largest_difference(trained, truth) < EXACT for trained in trained_by_all)
+    name = next(iter(truth))
+    assert abs(truth[name] - start[name]).max() > 1000 * EXACT, "nothing was trained, so nothing was compared"
 
 
 @pytest.mark.parametrize("size", SIZES)
