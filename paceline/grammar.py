@@ -33,13 +33,13 @@ class Part:
 def parse(text: str, what: str) -> Part:
     """One part. A user's `package.module:function` keeps its colon in the name."""
     name, _, rest = text.strip().partition(":")
-    if rest and "=" not in rest.split(":")[0]:
-        function, _, rest = rest.partition(":")
-        if not re.fullmatch(r"[\w.]+", name + function):
-            raise SpecError(f"{text!r} is not a {what}: write name:key=value,key=value.")
-        name = f"{name}:{function}"
     if not name:
         raise SpecError(f"{text!r} is not a {what}: it has no name; write name:key=value,key=value.")
+    if rest and "=" not in rest.split(":")[0]:
+        function, _, rest = rest.partition(":")
+        if not re.fullmatch(r"[\w.]+:[\w.]+", f"{name}:{function}"):
+            raise SpecError(f"{text!r} is not a {what}: write name:key=value,key=value.")
+        name = f"{name}:{function}"
     options: dict[str, str] = {}
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
@@ -103,16 +103,20 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _convert(text: str, annotation: Any, where: str) -> Any:
-    (kind,) = _alternatives(annotation)
+    kind, *others = _alternatives(annotation)
+    if others:
+        raise SpecError(f"{where} cannot be set: {annotation} leaves open what to read the value as; name one type.")
     if typing.get_origin(kind) is Literal:
         return choose(text, typing.get_args(kind), f"value in {where}:")
     if kind is bool:
         return choose(text, ("on", "off"), f"value in {where}:") == "on"
     if kind is Bytes:
         return units.parse_bytes(text)
+    if not isinstance(kind, type) or issubclass(kind, (list, tuple, set, dict)):
+        raise SpecError(f"{where} cannot be set: {annotation} is not the type of a single value.")
     try:
         return kind(text)
-    except ValueError:
+    except (ValueError, TypeError):
         noun = {int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")
         raise SpecError(f"{where} is not valid: {text!r} is not {noun}.") from None
 
@@ -125,12 +129,19 @@ def require(condition: bool, message: str) -> None:
 
 def bind_call(part: Part, function: Callable[..., object]) -> dict[str, Any]:
     """Keyword arguments for a user's function from a part; its annotations (or defaults) say their types."""
-    parameters = inspect.signature(function).parameters
-    annotations = typing.get_type_hints(function)
-    values = {}
-    for key, text in part.options.items():
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = {name: p for name, p in inspect.signature(function).parameters.items() if p.kind in named}
+    for key in part.options:
         choose(key, parameters, f"option of {part.name}:")
-        default = parameters[key].default
-        kind = annotations.get(key, str if default in (None, inspect.Parameter.empty) else type(default))
-        values[key] = _convert(text, kind, f"{part.name}: {key}={text}")
-    return values
+    needed = [name for name, p in parameters.items() if p.default is p.empty and name not in part.options]
+    require(not needed, f"{part.name} needs a value for {', '.join(needed)}: write {part.name}:{'=…,'.join(needed)}=….")
+    return {k: _convert(v, _kind(parameters[k], function), f"{part.name}: {k}={v}") for k, v in part.options.items()}
+
+
+def _kind(parameter: inspect.Parameter, function: Callable[..., object]) -> Any:
+    """What a parameter is annotated with, or of which type its default is."""
+    if parameter.annotation is parameter.empty:
+        return str if parameter.default in (None, parameter.empty) else type(parameter.default)
+    # Resolved alone: other annotations may name what only a type checker imports.
+    alone = {"__annotations__": {"it": parameter.annotation}, "__globals__": getattr(function, "__globals__", {})}
+    return typing.get_type_hints(types.SimpleNamespace(**alone))["it"]

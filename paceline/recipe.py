@@ -65,7 +65,12 @@ class OptimizerRecipe:
         """For a server process; refused when it could not be rebuilt there."""
         if self.factory.startswith("__main__:"):
             raise SpecError(f"{self.factory} cannot be rebuilt in a server: define the class in a module of its own.")
-        return json.dumps({"factory": self.factory, "options": dict(self.options), "clip_norm": self.clip_norm})
+        try:
+            return json.dumps({"factory": self.factory, "options": dict(self.options), "clip_norm": self.clip_norm})
+        except TypeError as error:
+            raise SpecError(
+                f"The options of {self.factory} cannot be sent to a server: {error}. Use plain numbers and words."
+            ) from None
 
     @classmethod
     def from_json(cls, text: str) -> "OptimizerRecipe":

@@ -79,11 +79,13 @@ class Record:
         except (OSError, ValueError) as error:
             raise DataError(f"{file} is not a readable record: {error}.") from error
         version = content.get("schema_version") if isinstance(content, dict) else None
-        if not isinstance(version, int) or version > SCHEMA_VERSION:
+        if not isinstance(version, int):
+            raise DataError(f"{file} is not a record: it has no schema_version.")
+        if version > SCHEMA_VERSION:
             raise DataError(
                 f"{file} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
             )
         try:
             return cls(**content)
-        except (TypeError, AssertionError) as error:
+        except (TypeError, KeyError, AssertionError) as error:
             raise DataError(f"{file} is not a whole record: {error}.") from error

@@ -1,8 +1,12 @@
 """What to run: one frozen dataclass, checked where it is made, as plain data in and out."""
 
 import dataclasses
+import math
+import tomllib
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from paceline.errors import SpecError
@@ -11,6 +15,14 @@ from paceline.grammar import choose, require
 LR_RULES = ("none", "linear", "sqrt")
 PRECISIONS = ("fp32", "bf16")
 VALIDATIONS = ("epoch", "end", "off")
+
+# What a field of each type accepts, and how that is called; the fields with choices hold words.
+_TYPES: dict[type, tuple[Any, str]] = {
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    str: (str, "a word"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +77,7 @@ class RunSpec:
     """A checkpoint to go on from."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in ("workers", "workers_per_device", "cores_per_device", "batch", "accumulate", "steps", "epochs"):
             self._at_least(name, 1)
         self._at_least("checkpoint_every", 1)
@@ -72,13 +85,22 @@ class RunSpec:
         self._at_least("seed", 0)
         for name in ("seconds", "lr", "clip_norm", "timeout"):
             value = getattr(self, name)
-            require(
-                value is None or 0 < value < float("inf"), f"{_flag(name)} {value} is not valid: it must be above 0."
-            )
+            positive = value is None or 0 < value < math.inf
+            require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
         for name, choices in (("lr_rule", LR_RULES), ("precision", PRECISIONS), ("validate", VALIDATIONS)):
             if getattr(self, name) is not None:
                 choose(getattr(self, name), choices, f"value of {_flag(name)}:")
         self._check_together()
+
+    def _check_types(self) -> None:
+        """Values may come from a file, where `workers = 2.5` and `mps = "off"` are well written."""
+        for name, annotation in typing.get_type_hints(type(self)).items():
+            value, kinds = getattr(self, name), typing.get_args(annotation) or (annotation,)
+            accepted, noun = next((_TYPES[kind] for kind in kinds if kind in _TYPES), _TYPES[str])
+            if value is None and type(None) in kinds:
+                continue
+            right = isinstance(value, accepted) and isinstance(value, bool) == (accepted is bool)
+            require(right, f"{_flag(name)} {value!r} is not valid: it must be {noun}.")
 
     def _check_together(self) -> None:
         lengths = [name for name in ("steps", "epochs", "seconds") if getattr(self, name) is not None]
@@ -119,8 +141,20 @@ class RunSpec:
             choose(key, names, "setting of a run")
         try:
             return cls(**values)
-        except TypeError as error:
+        except TypeError as error:  # a value of another type, as a file may hold
             raise SpecError(f"A run cannot be made of {dict(values)}: {error}.") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings of a run from a file, one `key = value` each; checked when a RunSpec is made of them."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SpecError(
+            f"{path} cannot be read ({error.strerror}): give a TOML file with settings of a run."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not TOML: {error}.") from error
 
 
 def _flag(name: str) -> str:

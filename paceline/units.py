@@ -1,5 +1,6 @@
 """Quantities as people write them: "25MB", "1.5GiB", "90s", "5m" (MB = 10⁶ bytes, MiB = 2²⁰)."""
 
+import math
 import re
 
 from paceline.errors import SpecError
@@ -23,7 +24,7 @@ def parse_bytes(text: str) -> int:
     factor = _BYTES.get((unit or "B").upper())
     if factor is None:
         raise SpecError(f"{text!r} is not an amount of bytes: use one of B, KB, MB, GB, KiB, MiB, GiB, as in 25MB.")
-    return round(number * factor)
+    return round(_finite(text, number * factor))
 
 
 def parse_seconds(text: str) -> float:
@@ -32,7 +33,7 @@ def parse_seconds(text: str) -> float:
     factor = _SECONDS.get((unit or "s").replace("µ", "u"))
     if factor is None:
         raise SpecError(f"{text!r} is not a time: use one of us, ms, s, m, h, as in 90s.")
-    return number * factor
+    return _finite(text, number * factor)
 
 
 def format_bytes(count: float) -> str:
@@ -53,7 +54,7 @@ def human_bytes(count: float) -> str:
 
 def human_seconds(seconds: float) -> str:
     """`83.2` → `"1m23s"`, for reading."""
-    if seconds < 1:
+    if seconds < 0.9995:  # from here on three digits are a whole second
         return f"{seconds * 1e3:.3g}ms"
     if seconds < 60:
         return f"{seconds:.3g}s"
@@ -61,6 +62,12 @@ def human_seconds(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}m{rest:02d}s"
     return f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def _finite(text: str, amount: float) -> float:
+    if math.isinf(amount):
+        raise SpecError(f"{text!r} is not valid: it is too large to be counted.")
+    return amount
 
 
 def _split(text: str, what: str, examples: str) -> tuple[float, str]:

@@ -5,9 +5,6 @@ import typing
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-
 from paceline.grammar import Bytes
 from paceline.units import format_bytes
 
@@ -21,7 +18,7 @@ def workloads() -> None:
         for name, entry in WORKLOADS.items()
     ]
     _print("workload", rows)
-    Console().print("Your own: package.module:function returning a paceline.Workload; see docs/your-own-workload.md.")
+    print("Your own: package.module:function returning a paceline.Workload; see docs/your-own-workload.md.")
 
 
 def strategies() -> None:
@@ -39,6 +36,9 @@ def feeds() -> None:
 
 
 def _print(what: str, rows: Iterable[tuple[str, str, type[Any]]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(show_lines=True)
     for heading in (what, "what it is", "options (default)"):
         table.add_column(heading)

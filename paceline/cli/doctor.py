@@ -7,9 +7,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from paceline.devices import cpu, cuda
 from paceline.errors import DataError
 
@@ -18,6 +15,9 @@ _GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
 
 def doctor() -> None:
     """Tell what this machine offers: devices, backends, engines, data; what is missing and how to get it."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=f"paceline on {platform.node()}", title_justify="left")
     for heading in ("what", "here", "details, or how to get it"):
         table.add_column(heading, overflow="fold")

@@ -1,15 +1,16 @@
 """`paceline train`: one run, from flags to a record."""
 
+import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
-from paceline.cli.output import claim_folder, print_summary
-from paceline.cli.progress import make_display
-from paceline.spec import RunSpec
+from paceline.errors import SpecError
+from paceline.grammar import choose
+from paceline.spec import RunSpec, read_toml
 from paceline.units import parse_seconds
 
 _EXAMPLES = """
@@ -21,12 +22,20 @@ Examples:
 
   paceline train nmt:units=64,vocabulary=1000,length=20 --strategy ps:servers=2,mode=async --seconds 30
 
+  paceline train --spec studies/vae-mnist.toml --workers 2
+
   paceline train my_package.my_module:my_workload --workers 2 --steps 100 --json
 """
 
 
 def train(
-    workload: Annotated[str, typer.Argument(help="A name from `paceline workloads`, or package.module:function.")],
+    context: typer.Context,
+    workload: Annotated[
+        str | None, typer.Argument(help="A name from `paceline workloads`, or package.module:function.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option("--spec", help="Take settings from a TOML file; flags given beside it win.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Worker processes, each with a replica of the model.")] = 1,
     workers_per_device: Annotated[int, typer.Option(help="Workers that share a device.")] = 1,
     cores_per_device: Annotated[int, typer.Option(help="On CPU, cores that make one device.")] = 1,
@@ -34,77 +43,88 @@ def train(
     mps: Annotated[str, typer.Option(help="on: run NVIDIA's MPS daemon, for workers that share a GPU.")] = "off",
     strategy: Annotated[str, typer.Option(help="How replicas agree; see `paceline strategies`.")] = "allreduce",
     feed: Annotated[str, typer.Option(help="Where batches come from; see `paceline feeds`.")] = "dataset",
-    batch: Annotated[int | None, typer.Option(help="Samples per worker and update [default: the workload's].")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per worker and update (default: the workload's).")] = None,
     accumulate: Annotated[int, typer.Option(help="Micro-batches a worker's batch is computed in.")] = 1,
     steps: Annotated[int | None, typer.Option(help="Train for so many updates.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for so many passes over the data.")] = None,
     seconds: Annotated[str | None, typer.Option(help="Train for so long: 30s, 5m.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate [default: the workload's].")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate (default: the workload's).")] = None,
     lr_rule: Annotated[str, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = "none",
-    lr_warmup: Annotated[int | None, typer.Option(help="Steps to reach a scaled rate [default: a tenth].")] = None,
+    lr_warmup: Annotated[int | None, typer.Option(help="Steps to reach a scaled rate (default: a tenth).")] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Scale gradients down to this global norm.")] = None,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
     validate: Annotated[
-        str | None, typer.Option(help="epoch, end or off [default: epoch; off with a synthetic feed].")
+        str | None, typer.Option(help="epoch, end or off (default: epoch; off with a synthetic feed).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of initial weights, data order and noise.")] = 0,
     timeout: Annotated[
-        str | None, typer.Option(help="No progress for so long is a hang [default: 30s or ten steps].")
+        str | None, typer.Option(help="No progress for so long is a hang (default: 30s or ten steps).")
     ] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Save a checkpoint every so many updates.")] = None,
     resume: Annotated[str | None, typer.Option(help="Go on from a run's folder or a checkpoint.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for record, series and checkpoints [default: runs/…].")
+        Path | None, typer.Option(help="Folder for record, series and checkpoints (default: runs/…).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object on stdout.")] = False,
 ) -> None:
     """Train a workload with several workers and record what happened."""
-    spec = RunSpec(
-        workload=workload,
-        workers=workers,
-        workers_per_device=workers_per_device,
-        cores_per_device=cores_per_device,
-        device=device,
-        mps=_on_off(mps),
-        strategy=strategy,
-        feed=feed,
-        batch=batch,
-        accumulate=accumulate,
-        steps=steps,
-        epochs=epochs,
-        seconds=parse_seconds(seconds) if seconds is not None else None,
-        lr=lr,
-        lr_rule=cast(Any, lr_rule),
-        lr_warmup=lr_warmup,
-        clip_norm=clip_norm,
-        precision=cast(Any, precision),
-        validate=cast(Any, validate),
-        seed=seed,
-        timeout=parse_seconds(timeout) if timeout is not None else None,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-    )
-    run(spec, out, as_json=json)
+    flags = {
+        "workload": workload,
+        "workers": workers,
+        "workers_per_device": workers_per_device,
+        "cores_per_device": cores_per_device,
+        "device": device,
+        "mps": choose(mps, ("on", "off"), "value of --mps:") == "on",
+        "strategy": strategy,
+        "feed": feed,
+        "batch": batch,
+        "accumulate": accumulate,
+        "steps": steps,
+        "epochs": epochs,
+        "seconds": parse_seconds(seconds) if seconds is not None else None,
+        "lr": lr,
+        "lr_rule": lr_rule,
+        "lr_warmup": lr_warmup,
+        "clip_norm": clip_norm,
+        "precision": precision,
+        "validate": validate,
+        "seed": seed,
+        "timeout": parse_seconds(timeout) if timeout is not None else None,
+        "checkpoint_every": checkpoint_every,
+        "resume": resume,
+    }
+    if settings is not None:
+        typed = {name: value for name, value in flags.items() if _typed(context, name)}
+        flags = {**read_toml(settings), **typed}
+    if flags.get("workload") is None:
+        raise SpecError("Say what to train: paceline train WORKLOAD; `paceline workloads` lists them.")
+    run(RunSpec.from_dict(flags), out, as_json=json)
 
 
 train.__doc__ = f"{train.__doc__}\n{_EXAMPLES}"
 
 
-def _on_off(text: str) -> bool:
-    from paceline.grammar import choose
-
-    return choose(text, ("on", "off"), "value of --mps:") == "on"
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def run(spec: RunSpec, out: Path | None, *, as_json: bool) -> None:
     """Plan, run and print."""
+    # Imported here, so that --help answers at once.
+    from paceline.cli.output import claim_folder, print_summary
+    from paceline.cli.progress import make_display
     from paceline.engines.local import LocalEngine
     from paceline.engines.plan import plan
 
     planned = plan(spec)
     folder = claim_folder(out, default=_default_folder(planned.spec))
-    with make_display(planned) as display:
-        record = LocalEngine().run(planned, folder, display)
+    try:
+        with make_display(planned) as display:
+            record = LocalEngine().run(planned, folder, display)
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # a failed run that left nothing leaves no empty folder either
     if as_json:
         print(record.to_json())
     else:

@@ -1,6 +1,7 @@
 """CUDA devices and the MPS daemon. Not run on a GPU here: planned and tested at the seam."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -21,7 +22,13 @@ def available_gpus() -> int:
     present = len(list(_DRIVER.iterdir())) if _DRIVER.is_dir() else 0
     if visible is None:
         return present
-    return min(present, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+    # As CUDA reads it: the first name that is no GPU ends the list.
+    return min(present, len(list(itertools.takewhile(lambda name: _is_gpu(name.strip(), present), visible.split(",")))))
+
+
+def _is_gpu(name: str, present: int) -> bool:
+    """An index of a GPU that is there, or the identifier of one or of a part of one."""
+    return int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
 
 def place(demand: Demand, gpus: int) -> Placement:
@@ -52,7 +59,8 @@ def mps_daemon() -> Iterator[dict[str, str]]:
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         raise DeviceError("--mps on needs nvidia-cuda-mps-control, which is not installed: use --mps off.")
-    with tempfile.TemporaryDirectory(prefix="paceline-mps-") as folder:
+    # The daemon may still be tidying up there when it has been told to quit; that must not cost the run its record.
+    with tempfile.TemporaryDirectory(prefix="paceline-mps-", ignore_cleanup_errors=True) as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
         for path in environment.values():
             os.mkdir(path)
@@ -63,4 +71,5 @@ def mps_daemon() -> Iterator[dict[str, str]]:
         try:
             yield environment
         finally:
-            subprocess.run([control], input="quit\n", env=merged, capture_output=True, text=True, timeout=30)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run([control], input="quit\n", env=merged, capture_output=True, text=True, timeout=30)

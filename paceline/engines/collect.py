@@ -74,7 +74,10 @@ def _learning(plan: Plan, first: dict[str, Any], series: Sequence[WorkerSeries])
 
 def _servers(plan: Plan) -> list[dict[str, Any]]:
     place = plan.placement.server_place
-    return [{"server": i, "device": slot.device, "place": place} for i, slot in enumerate(plan.placement.servers)]
+    return [
+        {"server": i, "device": slot.device, "cores": list(slot.cores), "place": place}
+        for i, slot in enumerate(plan.placement.servers)
+    ]
 
 
 def _warnings(first: dict[str, Any]) -> list[str]:
@@ -84,7 +87,9 @@ def _warnings(first: dict[str, Any]) -> list[str]:
         warnings.append(f"The loss does not depend on {', '.join(names)}: not trained.")
     traffic = first["traffic"]
     if traffic["claimed"] != traffic["counted"]:
-        warnings.append(f"The strategy claims to send {traffic['claimed']}, but {traffic['counted']} was counted.")
+        warnings.append(
+            f"The strategy claims to move {traffic['claimed']} bytes, but {traffic['counted']} was counted."
+        )
     return warnings
 
 

@@ -27,12 +27,13 @@ class Plan:
 def plan(spec: RunSpec) -> Plan:
     """Refuse what cannot work, with the remedy; resolve what was left open."""
     traffic = strategies.resolve(spec.strategy)
-    endless = spec.feed.startswith("synthetic")
+    feed = feeds.check(spec.feed)
+    endless = feed.startswith("synthetic")
     resolved = dataclasses.replace(
         spec,
         workload=workloads.check(spec.workload),
         strategy=strategies.check(spec.strategy),
-        feed=feeds.check(spec.feed),
+        feed=feed,
         validate=spec.validate or ("off" if endless else "epoch"),
     )
     if endless and spec.epochs is not None:
@@ -41,6 +42,11 @@ def plan(spec: RunSpec) -> Plan:
     placement = devices.place(spec.device, _demand(spec, traffic))
     if isinstance(traffic, ParameterServer) and traffic.device == "gpu" and placement.kind != "cuda":
         raise DeviceError("ps:device=gpu needs --device cuda: this run is on CPU. Use device=cpu.")
+    if spec.cores_per_device != 1 and placement.kind == "cuda":
+        raise DeviceError(
+            f"--cores-per-device {spec.cores_per_device} needs a CPU: this run is on GPUs. Leave it out, or use "
+            "--device cpu."
+        )
     if spec.mps and placement.kind != "cuda":
         raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
     return Plan(spec=resolved, placement=placement, traffic=traffic)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from paceline.record import Record
 
+_ALIKE = ("workload", "batch", "precision", "feed", "accumulate", "cores_per_device")
+_SAME_PLACE = ("host", "device_kind")
+
 
 @dataclass(frozen=True)
 class ScalingRow:
@@ -34,14 +37,14 @@ def scaling_rows(records: Sequence[Record]) -> list[ScalingRow]:
     """Every record beside its ideal: the best one-device rate of one worker alone, times the devices used."""
     rows = []
     for record in records:
-        baseline = next((r for r in records if _is_baseline(r, record)), None)
-        rate = float(baseline.throughput["value"]) if baseline else None
+        rate = max((float(r.throughput["value"]) for r in records if _is_baseline(r, record)), default=None)
         rows.append(ScalingRow(record, rate * record.devices if rate is not None else None))
     return rows
 
 
 def _is_baseline(candidate: Record, record: Record) -> bool:
-    """One worker on one device, alone, of the same workload, batch, precision and feed."""
-    alike = all(candidate.spec[k] == record.spec[k] for k in ("workload", "batch", "precision", "feed", "accumulate"))
+    """One worker on one device of the same kind and size, alone, of the same workload, batch, precision and feed."""
+    alike = all(candidate.spec[k] == record.spec[k] for k in _ALIKE)
+    same_place = all(candidate.environment[k] == record.environment[k] for k in _SAME_PLACE)
     alone = candidate.spec["workers"] == 1 and candidate.devices == 1 and candidate.spec["strategy"] == "independent"
-    return alike and alone and candidate.environment["host"] == record.environment["host"]
+    return alike and alone and same_place

@@ -21,7 +21,8 @@ def warmup_steps(step_seconds: Series) -> int:
     if n < 3:
         return 0 if n < 2 else 1
     cuts = range(1, max(2, n // 2 + 1))
-    errors = [float(np.var(step_seconds[d:])) / (n - d) for d in cuts]
+    centred = step_seconds - np.median(step_seconds)  # equal steps have no variance, not even by rounding
+    errors = [float(np.var(centred[d:])) / (n - d) for d in cuts]
     return cuts[int(np.argmin(errors))]
 
 

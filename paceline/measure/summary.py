@@ -101,6 +101,7 @@ def per_worker(summary: Summary, reports: Sequence[Mapping[str, Any]]) -> list[d
                 "rank": rank,
                 "node": 0,
                 "device": report["device"],
+                "cores": report["cores"],
                 "samples": summary.worker_samples[rank],
                 "seconds": summary.worker_seconds[rank],
                 "utilisation_percent": report["utilisation_percent"],

@@ -62,6 +62,9 @@ class TorchGroup:
         self.local_rank = local_rank
         self.tally: Counter[str] = Counter()
         self._store = store
+        # NCCL moves only what is on the GPU; gloo takes tensors where they are.
+        nccl = dist.get_backend(process_group) == "nccl"
+        self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else None
 
     def all_reduce(self, tensor: Tensor) -> Pending:
         """Start adding up `tensor` over all workers, in place."""
@@ -76,9 +79,10 @@ class TorchGroup:
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Everybody's `tensor`, in order of rank."""
-        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(gathered, tensor, group=self.process_group)
-        return gathered
+        own = tensor.to(self._device) if self._device else tensor
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(gathered, own, group=self.process_group)
+        return [part.to(tensor.device) for part in gathered]
 
     def barrier(self) -> None:
         """Return when everybody is here."""

@@ -20,10 +20,12 @@ class Shares:
         self._group = group
         self._mean_over_all = mean_over_all
         self._given: int | None = None
+        self._losses = 0
         self._constant: int | None = None
 
     def weight(self, share: Share | None) -> float:
         """The factor of a loss, so that the sum over its gradients is the agreed mean."""
+        self._losses += 1
         if share is None:
             return 1 / self._group.size if self._mean_over_all else 1.0
         self._given = (self._given or 0) + share.samples
@@ -32,10 +34,13 @@ class Shares:
     def check(self, samples: int) -> None:
         """Refuse an update whose weights were not those of its samples."""
         given, self._given = self._given, None
+        losses, self._losses = self._losses, 0
         if given is not None:
             if given != samples:
                 raise SpecError(f"exchange({samples}) does not match the {given} samples that backward was told.")
             return
+        if losses > 1:
+            raise SpecError(f"{losses} losses make one update, and nothing says how they weigh: {_REMEDY}.")
         if self._constant is None:
             counts = [int(c) for c in self._group.all_gather(torch.tensor([samples]))] if self._mean_over_all else []
             if len(set(counts)) > 1:

@@ -59,6 +59,8 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     slot = assignment.slot
     device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
     torch.set_num_threads(slot.threads)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     workload = workloads.build(assignment.spec.workload)
     data = workload.data()
     spec = _resolved(assignment.spec, workload)

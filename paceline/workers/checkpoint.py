@@ -104,9 +104,11 @@ def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
     """What the checkpoint says of itself; refused when it is of a run that differs from `spec`."""
     try:
         about: dict[str, Any] = json.loads((path / "about.json").read_text())
-        identity = about["identity"]
-    except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is not a readable checkpoint ({error}).") from error
+        identity, _, _ = dict(about["identity"]), int(about["step"]), int(about["samples_seen"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."
+        ) from error
     differing = [n for n in _IDENTITY if n in identity and identity[n] != getattr(spec, n)]
     if differing:
         details = ", ".join(f"{n} was {identity[n]!r}, now {getattr(spec, n)!r}" for n in differing)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from paceline.workers.clock import Clock
@@ -17,8 +19,9 @@ _PROGRESS_EVERY_SECONDS = 0.25
 class Link:
     """Messages are JSON, never pickled. A thread listens, so that a busy or hanging worker still answers."""
 
-    def __init__(self, connection: "Connection[bytes, bytes]") -> None:
+    def __init__(self, connection: "Connection[bytes, bytes]", scratch: Path) -> None:
         self._connection = connection
+        self._scratch = scratch
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._last_progress = 0.0
@@ -49,7 +52,9 @@ class Link:
             try:
                 order = json.loads(self._connection.recv_bytes())["order"]
             except (EOFError, OSError):
-                os._exit(1)  # the parent is gone: nobody waits for this worker any more
+                # The parent is gone: nobody waits for this worker any more, or tidies up after it.
+                shutil.rmtree(self._scratch, ignore_errors=True)
+                os._exit(1)
             if order == "stop":
                 self._stop.set()
             elif order == "where":

@@ -25,7 +25,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
         os.sched_setaffinity(0, assignment.slot.cores)
     if assignment.spec.precision == "bf16" and assignment.placement.kind == "cpu" and not bf16_kernels_work():
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # read at oneDNN's first use, which is still to come
-    link = Link(connection)
+    link = Link(connection, assignment.scratch)
     try:
         from paceline.workers.run import run
 

@@ -3,6 +3,7 @@
 import resource
 import sys
 import time
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -55,6 +56,7 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
         return {
             **_about_run(parts, course, pause, link),
             "device": assignment.slot.device,
+            "cores": list(assignment.slot.cores),
             "utilisation_percent": 100 * cpu / training / assignment.slot.threads,
             "wall_seconds": {
                 "start_up": started - begun,
@@ -147,7 +149,7 @@ def _about_run(parts: Parts, course: Course, pause: Pause, link: Link) -> dict[s
 
 
 def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
-    """Payload bytes per step and per settle: what the strategy claims, and what its group counted."""
+    """Payload bytes of this run, by pattern: what the strategy claims, and what this worker's group counted."""
     trained = [p for p in parts.module.parameters() if p.requires_grad]
     payload = Payload(
         gradient_bytes=tuple(p.nbytes for p in trained),
@@ -155,13 +157,12 @@ def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
         element_bytes=trained[0].element_size(),
     )
     transfers = traffic.resolve(parts.spec.strategy).transfers(payload, parts.group.size)
-    counted = dict(parts.group.tally)
-    broadcast = counted.pop("broadcast", 0)
+    claimed = Counter({pattern: steps * count for pattern, count in by_pattern(transfers, "step").items()})
+    claimed.update({pattern: settles * count for pattern, count in by_pattern(transfers, "settle").items()})
     return {
-        "claimed": {"per_step": by_pattern(transfers, "step"), "per_settle": by_pattern(transfers, "settle")},
-        "counted": {
-            "per_step": {pattern: count / steps for pattern, count in counted.items()},
-            "per_settle": {"broadcast": broadcast / settles} if broadcast else {},
-        },
+        "claimed": dict(+claimed),
+        "counted": dict(+parts.group.tally),
+        "per_step": by_pattern(transfers, "step"),
+        "per_settle": by_pattern(transfers, "settle"),
         "sent_bytes_per_worker_and_step": sum(t.sent_bytes(parts.group.size) for t in transfers if t.per == "step"),
     }
