@@ -115,7 +115,7 @@ def _convert(text: str, annotation: Any, where: str) -> Any:
     if not isinstance(kind, type) or issubclass(kind, (list, tuple, set, dict)):
         raise SpecError(f"{where} cannot be set: {annotation} is not the type of a single value.")
     try:
-        return kind(text)
+        return typing.cast(Any, kind)(text)
     except (ValueError, TypeError):
         noun = {int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")
         raise SpecError(f"{where} is not valid: {text!r} is not {noun}.") from None

@@ -141,7 +141,7 @@ class RunSpec:
             choose(key, names, "setting of a run")
         try:
             return cls(**values)
-        except TypeError as error:  # a value of another type, as a file may hold
+        except TypeError as error:  # there is no workload
             raise SpecError(f"A run cannot be made of {dict(values)}: {error}.") from None
 
 

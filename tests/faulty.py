@@ -33,14 +33,21 @@ def _misbehave(kind: str, loss: Tensor) -> Tensor:
 
 
 def faulty(
-    kind: str = "none", rank: int = 0, step: int = 0, pause: float = 0.0, unused: bool = False, width: int = 8
+    kind: str = "none",
+    rank: int = 0,
+    step: int = 0,
+    pause: float = 0.0,
+    slow_rank: int = 0,
+    slow: float = 0.0,
+    unused: bool = False,
+    width: int = 8,
 ) -> Workload:
     """Points on a line, learned by two layers."""
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         global _calls
         _calls += model.training
-        time.sleep(pause)
+        time.sleep(pause + (slow if dist.is_initialized() and dist.get_rank() == slow_rank else 0))
         value = nn.functional.mse_loss(model(batch[0]), batch[1])
         if dist.is_initialized() and dist.get_rank() == rank and model.training and _calls == step + 1:
             value = _misbehave(kind, value)

@@ -41,7 +41,7 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         per_worker=per_worker(summary, reports),
         servers=_servers(plan),
         phases=summary.phases,
-        learning=_learning(plan, first, series),
+        learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
@@ -54,17 +54,23 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
     return record
 
 
-def _learning(plan: Plan, first: dict[str, Any], series: Sequence[WorkerSeries]) -> dict[str, Any]:
-    """Beside every loss: samples seen, updates made, global batch, learning rate and its rule, sum or mean."""
+def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[WorkerSeries]) -> dict[str, Any]:
+    """Beside every loss: samples seen, updates made, global batch, learning rate and its rule, sum or mean.
+
+    Where workers do not wait for one another, every one of them updates the servers with a batch of its own.
+    """
+    first = reports[0]
     spec = first["spec"]
+    together = plan.traffic.synchronous
+    updates = sum(r["updates"] for r in reports) if plan.traffic.servers and not together else first["updates"]
     validation = first["validation"]
     return {
         "loss": mean_losses(series),
         "validation": validation,
         "val_loss": validation[-1]["loss"] if validation else None,
-        "updates": first["updates"],
-        "samples_seen": first["samples_seen"],
-        "global_batch": spec["batch"] * spec["workers"],
+        "updates": updates,
+        "samples_seen": sum(r["samples_seen"] for r in reports),
+        "global_batch": spec["batch"] * (spec["workers"] if together else 1),
         "lr": first["lr"],
         "lr_rule": spec["lr_rule"],
         "lr_warmup_steps": first["lr_warmup_steps"],

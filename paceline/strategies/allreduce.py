@@ -11,10 +11,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paceline.errors import SpecError
 from paceline.recipe import OptimizerRecipe
-from paceline.strategies.base import Events, Replica, Share, State
+from paceline.strategies.base import Events, NoEvents, Replica, Share, State
 from paceline.strategies.buffers import share_buffers
+from paceline.strategies.gradients import ArrivedGradients
 from paceline.strategies.group import Group, Pending
-from paceline.strategies.local import LocalReplica, copy_of, load_into
+from paceline.strategies.local import LocalReplica, copy_of, load_into, without_gradient
 from paceline.traffic.allreduce import AllReduce
 
 _WIRE = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -45,7 +46,9 @@ class _Rehearsable(nn.Module):
 class _Message:
     """Gradients under way together: those of one bucket, one pack, or several small ones."""
 
-    buckets: tuple[int, ...]
+    buckets: Sequence[int]
+    """Those whose exchange is over when this one is."""
+
     targets: Sequence[Tensor]
     packed: Tensor
     """What is on the wire: the target itself, or a copy in wire format or of several targets."""
@@ -71,7 +74,8 @@ class AllReduceReplica(LocalReplica):
         if group.process_group is None:
             raise SpecError("allreduce stands on DDP's reducer, which needs worker processes.")
         self._options = options
-        self._events = events
+        self._events: Events = NoEvents()  # nobody need hear of the rehearsal
+        self._arrived = ArrivedGradients(module)
         self._last_loss = True
         self._ready: list[tuple[int, Tensor]] = []
         self._small: list[tuple[int, Tensor]] = []
@@ -87,6 +91,7 @@ class AllReduceReplica(LocalReplica):
         )
         self.model.register_comm_hook(None, self._bucket_ready)
         self._rehearse()
+        self._events = events
 
     def _rehearse(self) -> None:
         self._rehearsable.rehearsing = True
@@ -94,12 +99,17 @@ class AllReduceReplica(LocalReplica):
         self._finish()
         self._rehearsable.rehearsing = False
         self._optimizer.zero_grad()
+        self._arrived.reset()
         self._group.tally.clear()
 
     def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
         """Gradients weighted by samples; with the last loss buckets leave as they become complete."""
         self._last_loss = last
         torch.autograd.backward(loss * self._shares.weight(share))
+        missing = self._arrived.missing()
+        self._arrived.reset()
+        if missing:  # of this loss: DDP would keep the bucket, and the update would be this worker's alone
+            raise without_gradient(missing)
 
     def _bucket_ready(self, _: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's comm hook, called in the same order of buckets on every worker.
@@ -122,30 +132,34 @@ class AllReduceReplica(LocalReplica):
     def _send_ready(self, *, last: bool) -> None:
         """Start the exchange of every bucket that is ready; small ones wait for company."""
         limit = self._options.small or 0
-        for bucket in self._ready:
-            if bucket[1].nbytes >= limit:
-                for piece in bucket[1].tensor_split(self._options.packs or 1):
-                    self._send([(bucket[0], piece)])
+        for index, gradients in self._ready:
+            if gradients.nbytes >= limit:
+                self._events.start(index)
+                *pieces, final = gradients.tensor_split(max(1, min(self._options.packs or 1, gradients.numel())))
+                for piece in pieces:
+                    self._send((), [piece])
+                self._send((index,), [final])
                 continue
-            self._small.append(bucket)
-            if sum(gradients.nbytes for _, gradients in self._small) >= limit:
-                self._send(self._small)
-                self._small = []
+            self._small.append((index, gradients))
+            if sum(waiting.nbytes for _, waiting in self._small) >= limit:
+                self._send_small()
         self._ready = []
         if last and self._small:
-            self._send(self._small)
-            self._small = []
+            self._send_small()
 
-    def _send(self, buckets: Sequence[tuple[int, Tensor]]) -> None:
-        targets = [gradients for _, gradients in buckets]
-        packed = targets[0] if len(targets) == 1 else torch.cat(targets)
+    def _send_small(self) -> None:
+        indices, gradients = zip(*self._small, strict=True)
+        for index in indices:
+            self._events.start(index)
+        self._send(indices, gradients)
+        self._small = []
+
+    def _send(self, buckets: Sequence[int], targets: Sequence[Tensor]) -> None:
+        packed = targets[0] if len(targets) == 1 else torch.cat(list(targets))
         wire = _WIRE[self._options.wire]
         if wire is not None:
             packed = packed.to(wire)
-        indices = tuple(index for index, _ in buckets)
-        for index in indices:
-            self._events.start(index)
-        self._under_way.append(_Message(indices, targets, packed, self._group.all_reduce(packed)))
+        self._under_way.append(_Message(buckets, targets, packed, self._group.all_reduce(packed)))
 
     def _finish(self) -> None:
         """Wait for everything under way: the synchronisation point of this strategy."""
@@ -161,6 +175,11 @@ class AllReduceReplica(LocalReplica):
         """Return when every bucket is the sum over all workers."""
         super().exchange(samples)
         self._finish()
+
+    def close(self) -> None:
+        """Take the hooks off the model, too."""
+        self._arrived.close()
+        super().close()
 
     def settle(self) -> None:
         """Weights agree after every update; buffers become rank 0's."""

@@ -1,5 +1,6 @@
 """Checkpoints: complete or absent, loaded without executing code, refused when they belong to another run."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -39,25 +40,27 @@ class Progress:
 
     step: int = 0
     samples_seen: int = 0
+    """By this worker."""
 
 
 def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, group: Group) -> Path:
     """Write a checkpoint that appears under its name only when it is whole. All workers call it together."""
-    final = folder / f"step-{progress.step:08d}"
+    step = int(group.all_gather(torch.tensor([progress.step]))[0])  # without a barrier in every step they may differ
+    final = folder / f"step-{step:08d}"
     partial = folder / f".{final.name}.partial"
     if group.rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     group.barrier()
     state = replica.state()
-    own = {"state": state.own, "random": torch.get_rng_state()}
+    own = {"state": state.own, "random": torch.get_rng_state(), "progress": dataclasses.asdict(progress)}
     if torch.cuda.is_available():
         own["cuda_random"] = torch.cuda.get_rng_state()
     _write(own, partial / f"rank-{group.rank}.pt")
     if group.rank == 0:
         _write(state.shared, partial / "shared.pt")
         identity = {name: getattr(spec, name) for name in _IDENTITY}
-        about = {"identity": identity, "step": progress.step, "samples_seen": progress.samples_seen}
+        about = {"identity": identity, "step": step}
         (partial / "about.json").write_text(json.dumps(about, indent=2))
     group.barrier()
     if group.rank == 0:
@@ -71,7 +74,7 @@ def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, grou
 
 def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
     """Put the replica where the checkpoint was; the worker's random state too."""
-    about = check(path, spec)
+    check(path, spec)
     try:
         own = torch.load(path / f"rank-{group.rank}.pt", weights_only=True)
         shared = torch.load(path / "shared.pt", weights_only=True)
@@ -82,7 +85,7 @@ def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
     if "cuda_random" in own:
         torch.cuda.set_rng_state(own["cuda_random"])
     group.barrier()
-    return Progress(step=about["step"], samples_seen=about["samples_seen"])
+    return Progress(**own["progress"])
 
 
 def find(path: Path) -> Path:
@@ -104,7 +107,7 @@ def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
     """What the checkpoint says of itself; refused when it is of a run that differs from `spec`."""
     try:
         about: dict[str, Any] = json.loads((path / "about.json").read_text())
-        identity, _, _ = dict(about["identity"]), int(about["step"]), int(about["samples_seen"])
+        identity, _ = dict(about["identity"]), int(about["step"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."

@@ -33,8 +33,11 @@ class Course:
     limit: Limit
     accumulate: int
     precision: Callable[[], AbstractContextManager[object]]
-    pause: Callable[[Progress, bool], bool]
-    """Validation and checkpoints after a step, if due (the flag: it was the last one); True when time was taken."""
+    pause: Callable[[Progress, bool], bool | None]
+    """Validation and checkpoints after a step, if due (the flag: it was this worker's last one).
+
+    None when nothing was due; otherwise all workers took part, and the answer is whether training is over for all.
+    """
 
     progress: Callable[[Progress, float], None]
     """Told after every step."""
@@ -68,13 +71,15 @@ def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
         replica.update(course.schedule.rate(progress.step))
         clock.mark("update")
         progress.step += 1
-        progress.samples_seen += batch.global_samples
+        progress.samples_seen += batch.samples
         mean_loss = loss_sum / batch.samples if batch.samples else math.nan
         units = course.workload.units(batch.tensors) if batch.samples else 0
         course.progress(progress, mean_loss)
         last = course.limit.reached(progress.step)
         clock.end_step(samples=batch.samples, units=units, loss=mean_loss)
-        if course.pause(progress, last):
+        over = course.pause(progress, last)
+        if over is not None:
+            last = over
             course.group.barrier()  # fence: all go on together
             clock.begin()
     course.group.barrier()  # fence: nobody leaves before all are done

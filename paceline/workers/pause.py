@@ -37,12 +37,17 @@ class Pause:
     checkpoint_seconds: float = 0.0
     settles: int = 0
 
-    def __call__(self, progress: Progress, last: bool) -> bool:
-        """Settle, validate and save, as far as due; whether time was taken."""
-        validating = self._validation_due(progress.step, last)
-        saving = self._checkpoint_due(progress.step, last)
-        if not (validating or saving):
-            return False
+    def __call__(self, progress: Progress, last: bool) -> bool | None:
+        """Settle, validate and save, as far as due; None if nothing was, else whether training is over for all.
+
+        Workers that do not wait for one another may come here at different steps. What one of them has to do all do,
+        and when it was the last step of one, it is the end for all: nobody would be left to meet later.
+        """
+        if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
+            return None
+        last = any(bool(word) for word in self.group.all_gather(torch.tensor([int(last)])))
+        step = int(self.group.all_gather(torch.tensor([progress.step]))[0])
+        validating, saving = self._validation_due(step, last), self._checkpoint_due(step, last)
         self.replica.settle()
         self.settles += 1
         begun = time.perf_counter()
@@ -53,7 +58,7 @@ class Pause:
             checkpoint.save(self.checkpoints, self.spec, progress, self.replica, self.group)
         self.validation_seconds += validated - begun
         self.checkpoint_seconds += time.perf_counter() - validated
-        return True
+        return last
 
     def _validation_due(self, step: int, last: bool) -> bool:
         if self.spec.validate == "off" or self.data.validation is None:
@@ -71,7 +76,8 @@ class Pause:
         figures = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._alive)
         loss = figures.pop("loss")
         epoch = progress.step / self.steps_per_epoch if self.steps_per_epoch else None
-        entry = {"epoch": epoch, "step": progress.step, "samples": progress.samples_seen, "loss": loss}
+        samples = sum(int(n) for n in self.group.all_gather(torch.tensor([progress.samples_seen])))
+        entry = {"epoch": epoch, "step": progress.step, "samples": samples, "loss": loss}
         self.results.append({**entry, "metrics": figures})
         self.link.phase = "training"
         if self.group.rank == 0:

@@ -78,7 +78,8 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
 
     def report(progress: Progress, loss: float) -> None:
         link.step = progress.step
-        link.progress(step=progress.step, samples=progress.samples_seen, loss=loss, phase="training")
+        samples = progress.samples_seen * parts.group.size  # about: for the display only
+        link.progress(step=progress.step, samples=samples, loss=loss, phase="training")
 
     return Course(
         workload=parts.workload,

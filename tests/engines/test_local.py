@@ -70,6 +70,22 @@ def test_a_run_of_given_seconds_ends_at_the_same_step_everywhere(tmp_path: Path)
     assert 1.0 <= record.wall_seconds["training"] < 20
 
 
+@pytest.mark.parametrize("strategy", ["ps:mode=async", "ps:mode=stale,bound=2", "independent"])
+def test_workers_that_do_not_wait_still_end_together(strategy: str, tmp_path: Path) -> None:
+    workload = "faulty:faulty:pause=0.002,slow_rank=1,slow=0.01"
+    record = run(tmp_path, workload, strategy=strategy, steps=None, seconds=2.0, batch=4, checkpoint_every=30)
+    with np.load(tmp_path / "series.npz") as series:
+        samples = [int(series[f"worker{rank}_samples"].sum()) for rank in (0, 1)]
+        steps = [len(series[f"worker{rank}_end"]) for rank in (0, 1)]
+    assert record.learning["samples_seen"] == sum(samples)
+    assert record.learning["updates"] == (steps[0] if strategy == "independent" else sum(steps))
+    assert record.learning["global_batch"] == 4
+    assert record.learning["validation"][-1]["samples"] == sum(samples)
+    assert record.traffic["counted"] == record.traffic["claimed"]
+    if strategy != "independent":
+        assert record.strategy_report["mean_staleness"] > 0
+
+
 def test_a_parameter_that_no_gradient_reaches_is_left_alone_and_named(tmp_path: Path) -> None:
     losses = []
     for strategy in ("independent", "allreduce", "ps"):

@@ -76,7 +76,7 @@ def train_worker(group: Group, case: Case) -> dict[str, Any]:
         limit=Limit(group, total_steps=case.steps, seconds=None, synchronous=True, asked_to_stop=lambda: False),
         accumulate=case.accumulate,
         precision=torch.enable_grad,
-        pause=lambda progress, last: False,
+        pause=lambda progress, last: None,
         progress=lambda progress, loss: None,
     )
     train(course, doubled_batches(case, data, group.rank, group.size), Progress())

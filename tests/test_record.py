@@ -1,0 +1,114 @@
+"""Records: whole or absent, never overwritten, and refused when they cannot be trusted."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.errors import DataError, OutputError
+from paceline.record import FILE_NAME, SCHEMA_VERSION, Record
+
+
+def record(**changes: Any) -> Record:
+    content: dict[str, Any] = {
+        "spec": {"workload": "vae", "workers": 2},
+        "workload": {"name": "vae", "unit": "images"},
+        "environment": {"host": "here"},
+        "devices": 2,
+        "samples_timed": 96,
+        "steps_timed": 6,
+        "seconds_timed": 1.5,
+        "warmup_steps": 1,
+        "wall_seconds": {"start_up": 1.0, "training": 2.0},
+        "throughput": {"value": 64.0, "low": None, "high": None, "unit": "images/s"},
+        "per_worker": [{"rank": 0, "samples": 50}, {"rank": 1, "samples": 46}],
+        "servers": [],
+        "phases": {"input": 0.05, "forward": 0.1, "backward": 0.1},
+        "learning": {"loss": [1.0, None, 0.5]},
+        "traffic": {"claimed": {"ring": 10}},
+        "strategy_report": {},
+    }
+    return Record(**{**content, **changes})
+
+
+def test_a_record_is_read_back_from_its_file_or_its_folder(tmp_path: Path) -> None:
+    written = record(warnings=["uneven"], failures=["stopped"])
+    path = written.save(tmp_path)
+    assert path == tmp_path / FILE_NAME
+    assert Record.load(tmp_path) == Record.load(path) == written
+    assert [p.name for p in tmp_path.iterdir()] == [FILE_NAME]
+    assert json.loads(path.read_text())["schema_version"] == SCHEMA_VERSION
+
+
+def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
+    path = record().save(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(OutputError, match=r"record.json exists: choose another --out"):
+        record(warnings=["later"]).save(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_a_record_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record().samples_timed = 1  # type: ignore[misc]
+
+
+def test_samples_that_do_not_add_up_cannot_become_a_record() -> None:
+    with pytest.raises(AssertionError, match="96 samples of the workers, 95 timed"):
+        record(samples_timed=95)
+
+
+def test_a_step_is_the_sum_of_its_phases() -> None:
+    assert record().step_seconds == pytest.approx(0.25)
+
+
+def test_a_record_of_a_newer_paceline_is_refused(tmp_path: Path) -> None:
+    record(schema_version=SCHEMA_VERSION + 1).save(tmp_path)
+    with pytest.raises(DataError, match=rf"schema version {SCHEMA_VERSION + 1}; .* up to {SCHEMA_VERSION}: update it"):
+        Record.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema_version": 1', "\x00", "not json"])
+def test_a_damaged_record_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(DataError, match=r"record.json is not a readable record"):
+        Record.load(tmp_path)
+
+
+def test_a_record_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is not a readable record"):
+        Record.load(tmp_path / "nowhere")
+    (tmp_path / FILE_NAME).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="is not a readable record"):
+        Record.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [[], 3, "text", None, {}, {"schema_version": "1"}, {"spec": {}}])
+def test_what_is_not_a_record_is_refused_as_such(tmp_path: Path, content: Any) -> None:
+    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is not a record: it has no schema_version"):
+        Record.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"samples_timed": 95},
+        {"per_worker": [{"rank": 0}]},
+        {"per_worker": None},
+        {"per_worker": ["one"]},
+        {"invented": 1},
+    ],
+)
+def test_a_record_with_a_field_too_many_missing_or_wrong_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    content = {**dataclasses.asdict(record()), **change}
+    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is not a whole record"):
+        Record.load(tmp_path)
+    content = dataclasses.asdict(record())
+    del content["phases"]
+    (tmp_path / FILE_NAME).write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"is not a whole record.*phases"):
+        Record.load(tmp_path)
