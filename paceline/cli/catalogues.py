@@ -1,12 +1,15 @@
 """`paceline workloads`, `strategies` and `feeds`: what there is, with every option."""
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 import typing
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from paceline.grammar import Bytes
-from paceline.units import format_bytes
 
 
 def workloads() -> None:
@@ -49,8 +52,22 @@ def _print(what: str, rows: Iterable[tuple[str, str, type[Any]]]) -> None:
 
 def _options(options: type[Any]) -> Iterable[str]:
     hints = typing.get_type_hints(options)
+    meanings = _meanings(options)
     for option in dataclasses.fields(options):
-        yield f"{option.name}={_values(hints[option.name])} ({_default(option.default, hints[option.name])})"
+        default = "" if option.default is None else f" ({_default(option.default)})"
+        meaning = f": {meanings[option.name]}" if option.name in meanings else ""
+        yield f"[bold]{option.name}[/bold]={_values(hints[option.name])}{default}{meaning}"
+
+
+def _meanings(options: type[Any]) -> dict[str, str]:
+    """What is written under each field of a dataclass: the words a reader of the code has, too."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in itertools.pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            found[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return found
 
 
 def _values(annotation: Any) -> str:
@@ -63,9 +80,5 @@ def _values(annotation: Any) -> str:
     return {bool: "on|off", int: "N", float: "X", Bytes: "BYTES"}.get(kind, "TEXT")
 
 
-def _default(value: Any, annotation: Any) -> str:
-    if value is None:
-        return "automatic"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return format_bytes(value) if annotation is Bytes else str(value)
+def _default(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

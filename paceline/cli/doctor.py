@@ -1,6 +1,7 @@
 """`paceline doctor`: what this machine offers, what is missing and how to get it."""
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -52,11 +53,14 @@ def _backends() -> Iterator[tuple[str, bool, str]]:
 
 def _engines() -> Iterator[tuple[str, bool, str]]:
     yield "engine local", True, "`paceline train`: worker processes on this machine"
-    torchrun = shutil.which("torchrun")
-    yield "torchrun", torchrun is not None, "for paceline.replicate in your own script; comes with torch"
+    yield "engine torchrun", _has("torch"), "for paceline.replicate in your own script; comes with torch"
     shared = Path("/dev/shm")
     free = shutil.disk_usage(shared).free if shared.is_dir() else 0
     yield "shared memory", free > 2**28, f"{free / 1e9:.1f} GB free for loaders; in a container raise --shm-size"
+
+
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def _data() -> Iterator[tuple[str, bool, str]]:

@@ -27,7 +27,8 @@ from paceline.workers.process import main
 
 _LOOK_EVERY_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show itself
-_STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end
+_STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end,
+_STOP_STEPS = 4  # or so many steps, if they take longer
 _LEAVE_SECONDS = 5.0
 _LAST_LINES = 5
 
@@ -240,7 +241,8 @@ class Crew:
         if self._stop_before is not None or any(w.step is None for w in self._watched):
             raise Interrupted("Stopped by the user before the run had anything to record.")
         display.note("Stopping after this step; the record will be written. Ctrl-C again to stop at once.")
-        self._stop_before = time.monotonic() + _STOP_SECONDS
+        slowest = max(w.step_seconds for w in self._watched)
+        self._stop_before = time.monotonic() + max(_STOP_SECONDS, _STOP_STEPS * slowest)
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.send_bytes(json.dumps({"order": "stop"}).encode())

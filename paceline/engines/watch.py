@@ -50,7 +50,12 @@ class Watched:
         usual = timeout if timeout is not None else _LEAST_SECONDS
         if not self._paces:
             return max(usual, _BEFORE_FIRST_STEP_SECONDS)
-        return usual if timeout is not None else max(usual, _MEDIAN_STEPS * statistics.median(self._paces))
+        return usual if timeout is not None else max(usual, _MEDIAN_STEPS * self.step_seconds)
+
+    @property
+    def step_seconds(self) -> float:
+        """Its median step, as far as known."""
+        return statistics.median(self._paces) if self._paces else 0.0
 
     def late_seconds(self, timeout: float | None) -> float | None:
         """For how long it has been silent, if that is too long."""

@@ -12,7 +12,7 @@ class AllReduce:
     """Gradients are added up over all workers, bucket by bucket while backward goes on."""
 
     bucket: Bytes | None = None
-    """Size at which a bucket is closed; None is DDP's own: 1 MiB for the first, then 25 MiB."""
+    """Size at which a bucket is closed; by default DDP's own: 1 MiB for the first, then 25 MiB."""
 
     packs: int | None = None
     """One flat buffer of all gradients, exchanged in this many equal slices after backward."""
@@ -21,7 +21,7 @@ class AllReduce:
     """Gradients below this size are exchanged together, the others each alone."""
 
     overlap: bool | None = None
-    """Whether buckets start during backward. None: yes, except with packs, which need all gradients first."""
+    """Whether buckets start during backward; by default yes, except with packs, which need all gradients first."""
 
     wire: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Format in transit; fp32 leaves gradients as they are."""

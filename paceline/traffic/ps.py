@@ -27,7 +27,7 @@ class ParameterServer:
     """stale only: steps a worker may be ahead of the slowest; 3 unless given."""
 
     place: Place | None = None
-    """shared: servers run on the workers' devices. own: on devices of their own. None: own where one is free."""
+    """shared: servers run on the workers' devices. own: on devices of their own. By default own where one is free."""
 
     device: ServerDevice = "cpu"
     """What servers update on."""

@@ -45,9 +45,11 @@ class Pause:
         """
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
-        last = any(bool(word) for word in self.group.all_gather(torch.tensor([int(last)])))
-        step = int(self.group.all_gather(torch.tensor([progress.step]))[0])
-        validating, saving = self._validation_due(step, last), self._checkpoint_due(step, last)
+        words = self.group.all_gather(torch.tensor([progress.step, int(last), int(self.link.asked_to_stop())]))
+        step, last, hurried = int(words[0][0]), any(bool(w[1]) for w in words), any(bool(w[2]) for w in words)
+        # A user who stops the run does not wait for a validation, but loses no checkpoint.
+        validating = self._validation_due(step, last) and not hurried
+        saving = self._checkpoint_due(step, last)
         self.replica.settle()
         self.settles += 1
         begun = time.perf_counter()

@@ -174,5 +174,5 @@ def test_a_daemon_that_does_not_start_is_a_refusal_with_its_own_words(
 
 def test_a_machine_without_the_daemon_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DeviceError, match="needs nvidia-cuda-mps-control, .*use --mps off"), cuda.mps_daemon():
+    with pytest.raises(DeviceError, match=r"needs nvidia-cuda-mps-control, .*use --mps off"), cuda.mps_daemon():
         raise AssertionError("a run must not begin without its daemon")

@@ -1,0 +1,151 @@
+"""From a spec to what will be run: every combination that makes no sense is refused, the rest is resolved."""
+
+from typing import Any
+
+import pytest
+
+from paceline.devices import cpu, cuda
+from paceline.engines.plan import Plan, plan
+from paceline.errors import DeviceError, RequestError, SpecError
+from paceline.spec import RunSpec
+from paceline.traffic.ps import ParameterServer
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_of_four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(cuda, "available_gpus", lambda: 0)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs beside the cores."""
+    monkeypatch.setattr(cuda, "available_gpus", lambda: 2)
+
+
+def planned(**settings: Any) -> Plan:
+    length = {} if settings.keys() & {"epochs", "seconds"} else {"steps": 4}
+    return plan(RunSpec(**{"workload": "vae", **length, **settings}))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
+    "unknown workload": ({"workload": "vea"}, SpecError, "no workload 'vea'. Did you mean 'vae'"),
+    "option of a workload": ({"workload": "vae:latent=0"}, SpecError, "latent=0 is not valid: it must be at least 1"),
+    "unknown strategy": ({"strategy": "sp"}, SpecError, "no strategy 'sp'.*Valid: independent, allreduce, ps"),
+    "chain": ({"strategy": "allreduce+ps"}, SpecError, "'allreduce' cannot stand before"),
+    "unknown feed": ({"feed": "datset"}, SpecError, "no feed 'datset'. Did you mean 'dataset'"),
+    "feed that makes no sense": ({"feed": "synthetic:prefetch=2"}, SpecError, "at=device with prefetch=2"),
+    "unknown device": ({"device": "tpu"}, SpecError, "no device 'tpu'.*Valid: auto, cpu, cuda"),
+    "epochs without an end": (
+        {"feed": "synthetic", "epochs": 2},
+        SpecError,
+        "--feed synthetic has no end, so no epochs: use --steps or --seconds",
+    ),
+    "epochs without an end, with a space": ({"feed": " synthetic:at=host", "epochs": 2}, SpecError, "has no end"),
+    "a rate scaled twice": (
+        {"strategy": "allreduce:reduce=sum", "lr_rule": "linear"},
+        SpecError,
+        "--lr-rule linear with allreduce:reduce=sum scales twice.*Use reduce=mean, or --lr-rule none",
+    ),
+    "a norm of no common gradient, async": (
+        {"strategy": "ps:mode=async", "clip_norm": 1.0},
+        SpecError,
+        "--clip-norm with ps:mode=async makes no sense.*Use mode=sync, or leave --clip-norm out",
+    ),
+    "a norm of no common gradient, stale": (
+        {"strategy": "ps:mode=stale", "clip_norm": 1.0},
+        SpecError,
+        "--clip-norm with ps:mode=stale makes no sense",
+    ),
+    "servers on GPUs of a CPU run": (
+        {"strategy": "ps:device=gpu"},
+        DeviceError,
+        "ps:device=gpu needs --device cuda.*Use device=cpu",
+    ),
+    "MPS without GPUs": ({"mps": True}, DeviceError, "--mps on needs GPUs.*Use --mps off"),
+    "GPUs that are not there": ({"device": "cuda"}, DeviceError, "no NVIDIA GPU. Use --device cpu"),
+    "too many workers": ({"workers": 8}, DeviceError, "add --workers-per-device 2"),
+    "servers without devices": (
+        {"workers": 4, "strategy": "ps:place=own"},
+        DeviceError,
+        "ps:place=own needs 1 devices beside the workers' 4, but 0 are free",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_work_is_refused_with_the_remedy(what: str) -> None:
+    settings, error, said = REFUSED[what]
+    with pytest.raises(error, match=said):
+        planned(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cores_per_device": 2}, "--cores-per-device 2 needs a CPU: this run is on GPUs. Leave it out"),
+        ({"workers": 4}, "needs 4 GPUs, but this machine has 2: add --workers-per-device 2"),
+        ({"workers": 2, "strategy": "ps:place=own"}, "place=own needs 1 more GPUs, but 0 are free"),
+    ],
+)
+@pytest.mark.usefixtures("gpus")
+def test_what_cannot_work_on_gpus_is_refused_with_the_remedy(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeviceError, match=said):
+        planned(**settings)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_gpus_are_used_where_they_are_and_cores_on_request() -> None:
+    assert planned(workers=2, mps=True).placement.kind == "cuda"
+    assert planned(workers=2, strategy="ps:device=gpu").placement.server_place == "shared"
+    assert planned(workers=2, device="cpu", cores_per_device=2).placement.kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"strategy": "allreduce:reduce=sum", "lr_rule": "sqrt"},
+        {"strategy": "allreduce:reduce=mean", "lr_rule": "linear"},
+        {"strategy": "ps:mode=sync", "clip_norm": 1.0},
+        {"feed": "synthetic", "seconds": 3.0},
+        {"epochs": 2},
+    ],
+)
+def test_what_only_looks_like_a_mistake_is_planned(settings: dict[str, Any]) -> None:
+    assert planned(**settings).placement.devices >= 1
+
+
+def test_names_are_resolved_as_they_will_be_recorded() -> None:
+    spec = planned(workload=" vae:latent=2,hidden=9", strategy="ps:mode=stale", feed="dataset:shard=on").spec
+    assert (spec.workload, spec.strategy, spec.feed) == ("vae:hidden=9", "ps:mode=stale,bound=3", "dataset")
+
+
+def test_a_users_own_workload_is_left_as_it_is_written() -> None:
+    assert planned(workload="my.module:build:width=3").spec.workload == "my.module:build:width=3"
+
+
+def test_validation_is_after_every_epoch_unless_there_are_none_or_the_user_says() -> None:
+    chosen = {
+        (feed, asked): planned(feed=feed, validate=asked).spec.validate
+        for feed in ("dataset", "synthetic:at=host", " synthetic")
+        for asked in (None, "end", "off")
+    }
+    assert {key: value for key, value in chosen.items() if key[1] is None} == {
+        ("dataset", None): "epoch",
+        ("synthetic:at=host", None): "off",
+        (" synthetic", None): "off",
+    }
+    assert all(value == asked for (_, asked), value in chosen.items() if asked is not None)
+
+
+def test_servers_are_placed_as_the_strategy_asks() -> None:
+    own = planned(workers=2, strategy="ps:servers=2")
+    assert (own.placement.server_place, own.placement.devices) == ("own", 4)
+    shared = planned(workers=2, strategy="ps:servers=2,place=shared")
+    assert (shared.placement.server_place, shared.placement.devices) == ("shared", 2)
+    assert isinstance(shared.traffic, ParameterServer)
+
+
+def test_planning_a_plan_again_changes_nothing() -> None:
+    once = planned(workers=2, strategy="ps:mode=stale", feed="synthetic", workload="vae:hidden=9")
+    assert plan(once.spec) == once
