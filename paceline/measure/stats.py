@@ -20,10 +20,12 @@ def warmup_steps(step_seconds: Series) -> int:
     n = len(step_seconds)
     if n < 3:
         return 0 if n < 2 else 1
-    cuts = range(1, max(2, n // 2 + 1))
+    cuts = np.arange(1, max(2, n // 2 + 1))
+    left = n - cuts
     centred = step_seconds - np.median(step_seconds)  # equal steps have no variance, not even by rounding
-    errors = [float(np.var(centred[d:])) / (n - d) for d in cuts]
-    return cuts[int(np.argmin(errors))]
+    # Sums over x[d:] for every d at once; a long run has millions of steps.
+    mean, square = (np.cumsum(x[::-1])[::-1][cuts] / left for x in (centred, centred**2))
+    return int(cuts[np.argmin((square - mean**2) / left)])
 
 
 def windows(count: int) -> list[slice]:

@@ -86,7 +86,9 @@ def vae(options: VaeOptions) -> Workload:
         loss=loss,
         assess=assess,
         data=functools.partial(_data, options),
-        optimizer=OptimizerRecipe(factory="torch.optim:RMSprop", options={"lr": 0.001, "alpha": 0.9, "eps": 1e-10}),
+        optimizer=OptimizerRecipe(
+            factory="paceline.workloads.rmsprop:TensorFlowRMSprop", options={"lr": 0.001, "alpha": 0.9, "eps": 1e-10}
+        ),
         batch=128,
     )
 

@@ -40,6 +40,13 @@ def test_a_ramp_is_left_out_and_little_more(ramp: int) -> None:
     assert np.percentile(cuts, 90) <= ramp + 10
 
 
+@pytest.mark.timeout(20)
+def test_the_warm_up_of_a_million_steps_is_found_in_a_moment() -> None:
+    steps = 1 + 0.02 * np.random.default_rng(0).standard_normal(1_000_000)
+    steps[:1000] += 2
+    assert 1000 <= warmup_steps(steps) <= 1100
+
+
 def test_at_most_half_of_the_steps_are_warm_up() -> None:
     for steps in (3, 4, 10, 11, 101):
         assert warmup_steps(np.linspace(2, 1, steps)) <= max(1, steps // 2)

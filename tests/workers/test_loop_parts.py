@@ -324,6 +324,15 @@ def test_a_worker_goes_on_exactly_where_it_was(tmp_path: Path) -> None:
     assert not torch.equal(results[0][1], results[1][1]), "independent workers must have states of their own"
 
 
+def test_workers_at_different_steps_save_together_and_each_keeps_its_place(tmp_path: Path) -> None:
+    def work(group: Group) -> tuple[str, Progress]:
+        place = Progress(step=5 + group.rank, samples_seen=40 + group.rank)
+        path = checkpoint.save(tmp_path, SPEC, place, replica_of(group), group)
+        return path.name, checkpoint.load(path, SPEC, replica_of(group), group)
+
+    assert run_in_process(2, work) == [("step-00000005", Progress(5, 40)), ("step-00000005", Progress(6, 41))]
+
+
 def test_a_truncated_checkpoint_is_refused_and_no_code_in_it_is_run(tmp_path: Path) -> None:
     (path,) = save_steps(tmp_path, 1)
     whole = (path / "rank-0.pt").read_bytes()

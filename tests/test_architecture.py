@@ -1,0 +1,265 @@
+"""The drawing of DESIGN held to the code: arrows point down, no cycles, no torch where none is needed, ceilings."""
+
+import ast
+import fnmatch
+import functools
+import graphlib
+import io
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import paceline
+from paceline.strategies import catalogue as implementations
+from paceline.traffic.catalogue import STRATEGIES
+
+ROOT = Path(paceline.__file__).parent
+
+# From the bottom up: a part may import what lies below it, and nothing beside or above it.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"errors"}),
+    frozenset({"units"}),
+    frozenset({"grammar"}),
+    frozenset({"recipe", "spec", "record"}),
+    frozenset({"traffic"}),
+    frozenset({"workloads", "devices", "measure"}),
+    frozenset({"feeds", "strategies"}),
+    frozenset({"workers", "script"}),
+    frozenset({"engines"}),
+    frozenset({"cli"}),
+    frozenset({"__main__"}),
+)
+# What lies below and must not be seen all the same: a strategy knows tensors, its group and events, a workload and a
+# device know nothing of runs, and what is measured comes from records and series.
+HIDDEN: dict[str, frozenset[str]] = {
+    "traffic": frozenset({"recipe", "spec", "record"}),
+    "workloads": frozenset({"spec", "record", "traffic"}),
+    "devices": frozenset({"recipe", "spec", "record", "traffic"}),
+    "measure": frozenset({"traffic"}),
+    "feeds": frozenset({"spec", "record", "traffic", "devices", "measure"}),
+    "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
+    "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
+    "workers": frozenset({"record", "measure"}),
+}
+# Of the workloads, feeds may know what a sample is, but no model.
+FEEDS_MAY_SEE = frozenset({"paceline.workloads.base"})
+# These run anywhere, at once: importing them must not import torch.
+WITHOUT_TORCH = (
+    *("errors", "units", "grammar", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*", "cli.*"),
+    *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
+    *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
+)
+FILE_LINES = 400
+FUNCTION_LINES = 40
+CONSTRUCTOR_ARGUMENTS = 8
+# The training loop is to be read on one page, and the parameters of a verb are its flags.
+LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train"}
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package."""
+
+    path: Path
+
+    @property
+    def file(self) -> str:
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def name(self) -> str:
+        dotted = ".".join(("paceline", *self.path.relative_to(ROOT).with_suffix("").parts))
+        return dotted.removesuffix(".__init__")
+
+    @property
+    def part(self) -> str:
+        """The part of the drawing it belongs to: a package or a single file; empty for the package itself."""
+        return [*self.name.split("."), ""][1]
+
+    @functools.cached_property
+    def source(self) -> str:
+        return self.path.read_text()
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+
+@functools.cache
+def modules() -> dict[str, Module]:
+    found = (Module(path) for path in sorted(ROOT.rglob("*.py")))
+    return {module.name: module for module in found}
+
+
+def imported_by(node: ast.AST) -> Iterator[str]:
+    """The modules of the package that one import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "paceline")
+    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "paceline":
+        assert node.level == 0, "imports are absolute"
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in modules() else str(node.module)
+
+
+def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is executed when a module is imported: not the bodies of functions, nor what only type checkers see."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from run_at_import(child)
+
+
+def layer(part: str) -> int:
+    return next(height for height, parts in enumerate(LAYERS) if part in parts)
+
+
+def everywhere() -> list[tuple[Module, str]]:
+    """Every import of one module of the package by another, lazy ones and those for type checkers included."""
+    return [(m, target) for m in modules().values() for node in ast.walk(m.tree) for target in imported_by(node)]
+
+
+def test_every_part_has_its_place_in_the_drawing() -> None:
+    drawn = frozenset.union(*LAYERS)
+    parts = {module.part for module in modules().values() if module.part}
+    assert parts == drawn, "a part is missing in LAYERS, or is drawn and does not exist"
+
+
+def test_imports_are_found_at_all() -> None:
+    edges = {(module.part, target.split(".")[1]) for module, target in everywhere() if "." in target}
+    assert {("engines", "workers"), ("workers", "strategies"), ("strategies", "traffic"), ("cli", "engines")} <= edges
+    assert ("feeds", "workloads") in edges, "imports for type checkers count, too"
+
+
+def test_arrows_point_down() -> None:
+    wrong = []
+    for module, target in everywhere():
+        other = modules()[target].part if target in modules() else target
+        if module.part in ("", other) or not other:  # the package itself is its public face: it imports lazily
+            continue
+        if layer(other) >= layer(module.part) or other in HIDDEN.get(module.part, frozenset()):
+            wrong.append(f"{module.name} imports {target}")
+    assert wrong == []
+
+
+def test_feeds_know_what_a_sample_is_and_no_model() -> None:
+    seen = {target for module, target in everywhere() if module.part == "feeds" and ".workloads" in target}
+    assert seen <= FEEDS_MAY_SEE
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = {
+        module.name: {target for node in run_at_import(module.tree) for target in imported_by(node)} - {module.name}
+        for module in modules().values()
+    }
+    assert any(graph.values())
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the modules of the cycle
+
+
+def test_what_runs_anywhere_imports_no_torch() -> None:
+    names = [n for n in modules() if any(fnmatch.fnmatch(n, f"paceline.{pattern}") for pattern in WITHOUT_TORCH)]
+    for pattern in WITHOUT_TORCH:
+        assert fnmatch.filter(names, f"paceline.{pattern}"), f"{pattern} names no module"
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "    if 'torch' in sys.modules:\n"
+        "        sys.exit(f'{name} imports torch')\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program, *names], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]])
+def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from paceline.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    heavy = [m for m in ('torch', 'numpy', 'rich.progress', 'multiprocessing', 'zmq') if m in sys.modules]\n"
+        "    sys.exit(end.code or ', '.join(heavy) or 0)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip()
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_that_is_offered_can_be_built(name: str) -> None:
+    assert callable(implementations.build(name).replicate)
+
+
+def code_lines(module: Module) -> frozenset[int]:
+    """Lines that hold code: neither blank nor only a comment."""
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = tokenize.generate_tokens(io.StringIO(module.source).readline)
+    return frozenset(
+        line for token in tokens if token.type not in silent for line in range(token.start[0], token.end[0] + 1)
+    )
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: frozenset[int]) -> int:
+    """Lines of code, the signature and inner functions included, without docstring, comments and blank lines."""
+    own = set(range(function.lineno, (function.end_lineno or function.lineno) + 1)) & lines
+    if ast.get_docstring(function) is not None:
+        text = function.body[0]
+        own -= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    return len(own)
+
+
+def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_lines_of_code_are_counted_without_docstring_comments_and_blanks(tmp_path: Path) -> None:
+    docstring, comment = '    """Two\n    lines."""\n', "    # why\n\n"
+    source = f"def f(\n    a,\n):\n{docstring}{comment}    b = (\n        a\n    )\n    return b  # what\n"
+    (tmp_path / "m.py").write_text(source)
+    module = Module(tmp_path / "m.py")
+    (function,) = functions(module)
+    assert length(function, code_lines(module)) == 7
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_file_keeps_to_the_ceilings(name: str) -> None:
+    module = modules()[name]
+    lines = code_lines(module)
+    assert module.source.count("\n") <= FILE_LINES
+    long = {f"{module.file}:{f.name}": length(f, lines) for f in functions(module)}
+    assert {f: n for f, n in long.items() if n > FUNCTION_LINES and f not in LONG_FUNCTIONS} == {}
+    for function in functions(module):
+        if function.name == "__init__":
+            arguments = function.args
+            count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
+            assert count <= CONSTRUCTOR_ARGUMENTS, f"{module.file}:{function.lineno}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_file_says_what_it_is_in_its_name_and_its_first_line(name: str) -> None:
+    module = modules()[name]
+    assert module.path.stem not in NAMES_THAT_SAY_NOTHING
+    first = (ast.get_docstring(module.tree) or "").split("\n")[0]
+    assert first, "a module begins with a docstring"
+    assert first[0].isupper() or first[0] == "`"
+    assert first.endswith("."), "its first line is a whole sentence"
+
+
+def test_exceptions_from_the_ceilings_are_of_functions_that_exist() -> None:
+    known = {f"{module.file}:{function.name}" for module in modules().values() for function in functions(module)}
+    assert known >= LONG_FUNCTIONS
