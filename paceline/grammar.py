@@ -63,7 +63,7 @@ def choose(name: str, choices: Iterable[str], what: str) -> str:
         return name
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise SpecError(f"There is no {what} {name!r}.{hint} Valid: {', '.join(names) or 'none'}.")
+    raise SpecError(f"{name!r} is not a known {what}.{hint} Valid: {', '.join(names) or 'none'}.")
 
 
 def bind(part: Part, options: type[T], what: str) -> T:
@@ -72,7 +72,7 @@ def bind(part: Part, options: type[T], what: str) -> T:
     names = [f.name for f in dataclasses.fields(typing.cast(Any, options)) if f.init]
     values: dict[str, Any] = {}
     for key, text in part.options.items():
-        choose(key, names, f"option of {what} {part.name}:")
+        choose(key, names, f"option of {what} {part.name}")
         values[key] = _convert(text, annotations[key], f"{what} {part.name}: {key}={text}")
     return options(**values)
 
@@ -107,9 +107,9 @@ def _convert(text: str, annotation: Any, where: str) -> Any:
     if others:
         raise SpecError(f"{where} cannot be set: {annotation} leaves open what to read the value as; name one type.")
     if typing.get_origin(kind) is Literal:
-        return choose(text, typing.get_args(kind), f"value in {where}:")
+        return choose(text, typing.get_args(kind), f"value in {where}")
     if kind is bool:
-        return choose(text, ("on", "off"), f"value in {where}:") == "on"
+        return choose(text, ("on", "off"), f"value in {where}") == "on"
     if kind is Bytes:
         return units.parse_bytes(text)
     if not isinstance(kind, type) or issubclass(kind, (list, tuple, set, dict)):
@@ -132,7 +132,7 @@ def bind_call(part: Part, function: Callable[..., object]) -> dict[str, Any]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = {name: p for name, p in inspect.signature(function).parameters.items() if p.kind in named}
     for key in part.options:
-        choose(key, parameters, f"option of {part.name}:")
+        choose(key, parameters, f"option of {part.name}")
     needed = [name for name, p in parameters.items() if p.default is p.empty and name not in part.options]
     require(not needed, f"{part.name} needs a value for {', '.join(needed)}: write {part.name}:{'=…,'.join(needed)}=….")
     return {k: _convert(v, _kind(parameters[k], function), f"{part.name}: {k}={v}") for k, v in part.options.items()}

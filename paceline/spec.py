@@ -89,7 +89,7 @@ class RunSpec:
             require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
         for name, choices in (("lr_rule", LR_RULES), ("precision", PRECISIONS), ("validate", VALIDATIONS)):
             if getattr(self, name) is not None:
-                choose(getattr(self, name), choices, f"value of {_flag(name)}:")
+                choose(getattr(self, name), choices, f"value of {_flag(name)}")
         self._check_together()
 
     def _check_types(self) -> None:

@@ -161,7 +161,7 @@ def test_what_is_said_to_be_missing_is_missing() -> None:
 def test_a_flag_that_does_not_exist_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match="No such option"):
         spec_of(f"{TRAIN}vae --steps 1 --invented 3", monkeypatch)
-    with pytest.raises(PacelineError, match="There is no strategy"):
+    with pytest.raises(PacelineError, match="is not a known strategy"):
         planned(f"{TRAIN}vae --steps 1 --strategy invented", monkeypatch)
 
 

@@ -96,10 +96,10 @@ def test_an_unknown_name_is_refused_with_the_valid_ones_and_the_nearest() -> Non
     assert choose("sync", ("sync", "async"), "mode") == "sync"
     with pytest.raises(SpecError) as refused:
         choose("asinc", ("sync", "async", "stale"), "mode")
-    assert str(refused.value) == "There is no mode 'asinc'. Did you mean 'async'? Valid: sync, async, stale."
+    assert str(refused.value) == "'asinc' is not a known mode. Did you mean 'async'? Valid: sync, async, stale."
     with pytest.raises(SpecError) as refused:
         choose("zzz", ("sync", "async"), "mode")
-    assert str(refused.value) == "There is no mode 'zzz'. Valid: sync, async."
+    assert str(refused.value) == "'zzz' is not a known mode. Valid: sync, async."
     with pytest.raises(SpecError, match="Valid: none"):
         choose("x", (), "option")
 
@@ -123,7 +123,7 @@ def test_only_what_differs_from_the_defaults_is_written() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("cuont=3", ["thing it:", "'cuont'", "Did you mean 'count'?", "Valid: count, rate, fast"]),
+        ("cuont=3", ["'cuont' is not a known option of thing it", "Did you mean 'count'?", "Valid: count, rate, fast"]),
         ("count=2.5", ["thing it: count=2.5", "'2.5' is not a whole number"]),
         ("rate=high", ["thing it: rate=high", "'high' is not a number"]),
         ("fast=yes", ["thing it: fast=yes", "'yes'", "Valid: on, off"]),
@@ -235,7 +235,7 @@ def test_a_partial_and_a_class_are_called_like_functions() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("m:f:width=3,witdh=4", ["option of m:f:", "'witdh'", "Did you mean 'width'?"]),
+        ("m:f:width=3,witdh=4", ["'witdh' is not a known option of m:f", "Did you mean 'width'?"]),
         ("m:f:width=3,more=1", ["'more'", "Valid: width, rate"]),
         ("m:f:width=3,args=1", ["'args'", "Valid: width, rate"]),
         ("m:f:width=wide", ["m:f: width=wide", "not a whole number"]),

@@ -148,7 +148,7 @@ def test_a_spec_cannot_be_changed_and_a_changed_copy_is_checked_again() -> None:
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(SpecError, match=r"setting of a run 'worker'. Did you mean 'workers'"):
+    with pytest.raises(SpecError, match=r"'worker' is not a known setting of a run. Did you mean 'workers'"):
         RunSpec.from_dict({"workload": "vae", "steps": 1, "worker": 2})
     with pytest.raises(SpecError, match="workload"):
         RunSpec.from_dict({"steps": 1})

@@ -47,12 +47,12 @@ def print_summary(record: Record, folder: Path) -> None:
     console = Console(highlight=False)
     spec, learning = record.spec, record.learning
     console.print(
-        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {spec['workers']} worker(s) on {record.devices} "
-        f"device(s) · batch {spec['batch']} per worker, {learning['global_batch']} in all"
+        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {_count(spec['workers'], 'worker')} on "
+        f"{_count(record.devices, 'device')} · batch {spec['batch']} per worker, {learning['global_batch']} in all"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}")
-    facts.add_row("timed", f"{record.steps_timed} steps after {record.warmup_steps} of warm-up")
+    facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
     facts.add_row("loss", _loss(record))
     facts.add_row("learning", _learning(record))
@@ -61,11 +61,15 @@ def print_summary(record: Record, folder: Path) -> None:
         facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
     data = record.workload["data"]
     facts.add_row("data", data["source"])
-    facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v))
+    facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
     for text in (*record.failures, *record.warnings):
         console.print(f"[yellow]note:[/yellow] {text}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _phases(record: Record) -> str:
@@ -85,7 +89,8 @@ def _loss(record: Record) -> str:
 
 def _learning(record: Record) -> str:
     learning = record.learning
+    updates, samples = _count(learning["updates"], "update"), _count(learning["samples_seen"], "sample")
     return (
-        f"{learning['updates']:,} updates, {learning['samples_seen']:,} samples, lr {learning['lr']:.4g} "
+        f"{updates}, {samples}, lr {learning['lr']:.4g} "
         f"(rule {learning['lr_rule']}), gradients by {learning['reduction']}"
     )

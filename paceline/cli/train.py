@@ -74,7 +74,7 @@ def train(
         "workers_per_device": workers_per_device,
         "cores_per_device": cores_per_device,
         "device": device,
-        "mps": choose(mps, ("on", "off"), "value of --mps:") == "on",
+        "mps": choose(mps, ("on", "off"), "value of --mps") == "on",
         "strategy": strategy,
         "feed": feed,
         "batch": batch,

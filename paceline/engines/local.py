@@ -19,7 +19,7 @@ from paceline.engines.base import Display
 from paceline.engines.collect import collect
 from paceline.engines.plan import Plan
 from paceline.engines.watch import Failure, Watched, cause, failure_said
-from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerLost
+from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
 from paceline.record import Record
 from paceline.strategies.spare import serve_when_told
 from paceline.workers.assignment import Assignment, Gifts, log_of
@@ -200,8 +200,8 @@ class Crew:
         if issubclass(failure.error, RequestError):
             return failure.error(failure.message)
         message = failure.message
-        if failure.error is ServerLost:
-            return failure.error(message)
+        if failure.error not in (WorkerLost, WorkerFailed, Hang):
+            return failure.error(message)  # it says all there is to say
         if f"orker {failure.rank}" not in message:
             message = f"Worker {failure.rank} failed: {message}"
         lines = last_lines(log_of(self._scratch, failure.rank))

@@ -49,6 +49,8 @@ def plan(spec: RunSpec) -> Plan:
         )
     if spec.mps and placement.kind != "cuda":
         raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
+    if spec.mps and spec.workers_per_device == 1:
+        raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
     return Plan(spec=resolved, placement=placement, traffic=traffic)
 
 
@@ -67,6 +69,11 @@ def _refuse_learning_mistakes(spec: RunSpec, traffic: Traffic) -> None:
         raise SpecError(
             "--lr-rule linear with allreduce:reduce=sum scales twice: a sum over workers already is a rate × workers. "
             "Use reduce=mean, or --lr-rule none."
+        )
+    if spec.lr_rule != "none" and not traffic.synchronous:
+        raise SpecError(
+            f"--lr-rule {spec.lr_rule} with {spec.strategy} makes no sense: every update is of one worker's batch, "
+            "however many workers there are. Use --lr-rule none."
         )
     if spec.clip_norm is not None and isinstance(traffic, ParameterServer) and traffic.mode != "sync":
         raise SpecError(

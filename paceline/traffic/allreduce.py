@@ -37,7 +37,9 @@ class AllReduce:
         require(len(given) <= 1, f"allreduce: {' and '.join(given)} exclude one another: keep one way of grouping.")
         require(self.bucket is None or self.bucket > 0, f"allreduce: bucket={self.bucket} must be above 0 bytes.")
         require(self.packs is None or self.packs >= 1, f"allreduce: packs={self.packs} must be at least 1.")
-        require(self.small is None or self.small > 0, f"allreduce: small={self.small} must be above 0 bytes.")
+        require(
+            self.small is None or self.small > 0, "allreduce: small=0 makes no sense: leave it out to switch it off."
+        )
         require(
             not (self.packs and self.overlap),
             "allreduce: packs= with overlap=on makes no sense: a flat buffer of all gradients is complete only after "

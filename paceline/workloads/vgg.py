@@ -49,6 +49,10 @@ class Vgg16(nn.Module):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)
+        # The logits start near zero, so that training does not begin by unlearning confident guesses.
+        last = self.head[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.normal_(last.weight, std=0.1 / last.in_features**0.5)
 
     def forward(self, images: Tensor) -> Tensor:
         """One logit per class."""

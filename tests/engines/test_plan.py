@@ -29,13 +29,17 @@ def planned(**settings: Any) -> Plan:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
-    "unknown workload": ({"workload": "vea"}, SpecError, "no workload 'vea'. Did you mean 'vae'"),
+    "unknown workload": ({"workload": "vea"}, SpecError, "'vea' is not a known workload. Did you mean 'vae'"),
     "option of a workload": ({"workload": "vae:latent=0"}, SpecError, "latent=0 is not valid: it must be at least 1"),
-    "unknown strategy": ({"strategy": "sp"}, SpecError, "no strategy 'sp'.*Valid: independent, allreduce, ps"),
+    "unknown strategy": (
+        {"strategy": "sp"},
+        SpecError,
+        "'sp' is not a known strategy.*Valid: independent, allreduce, ps",
+    ),
     "chain": ({"strategy": "allreduce+ps"}, SpecError, "'allreduce' cannot stand before"),
-    "unknown feed": ({"feed": "datset"}, SpecError, "no feed 'datset'. Did you mean 'dataset'"),
+    "unknown feed": ({"feed": "datset"}, SpecError, "'datset' is not a known feed. Did you mean 'dataset'"),
     "feed that makes no sense": ({"feed": "synthetic:prefetch=2"}, SpecError, "at=device with prefetch=2"),
-    "unknown device": ({"device": "tpu"}, SpecError, "no device 'tpu'.*Valid: auto, cpu, cuda"),
+    "unknown device": ({"device": "tpu"}, SpecError, "'tpu' is not a known device.*Valid: auto, cpu, cuda"),
     "epochs without an end": (
         {"feed": "synthetic", "epochs": 2},
         SpecError,
@@ -46,6 +50,16 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
         {"strategy": "allreduce:reduce=sum", "lr_rule": "linear"},
         SpecError,
         "--lr-rule linear with allreduce:reduce=sum scales twice.*Use reduce=mean, or --lr-rule none",
+    ),
+    "a rate that grows with workers who update alone": (
+        {"strategy": "ps:mode=async", "lr_rule": "sqrt"},
+        SpecError,
+        "--lr-rule sqrt with ps:mode=async makes no sense.*Use --lr-rule none",
+    ),
+    "a rate that grows with independent workers": (
+        {"strategy": "independent", "lr_rule": "linear"},
+        SpecError,
+        "--lr-rule linear with independent makes no sense",
     ),
     "a norm of no common gradient, async": (
         {"strategy": "ps:mode=async", "clip_norm": 1.0},
@@ -84,19 +98,20 @@ def test_what_cannot_work_is_refused_with_the_remedy(what: str) -> None:
     ("settings", "said"),
     [
         ({"cores_per_device": 2}, "--cores-per-device 2 needs a CPU: this run is on GPUs. Leave it out"),
+        ({"workers": 2, "mps": True}, "--mps on is for several workers per GPU: add --workers-per-device"),
         ({"workers": 4}, "needs 4 GPUs, but this machine has 2: add --workers-per-device 2"),
         ({"workers": 2, "strategy": "ps:place=own"}, "place=own needs 1 more GPUs, but 0 are free"),
     ],
 )
 @pytest.mark.usefixtures("gpus")
 def test_what_cannot_work_on_gpus_is_refused_with_the_remedy(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeviceError, match=said):
+    with pytest.raises(RequestError, match=said):
         planned(**settings)
 
 
 @pytest.mark.usefixtures("gpus")
 def test_gpus_are_used_where_they_are_and_cores_on_request() -> None:
-    assert planned(workers=2, mps=True).placement.kind == "cuda"
+    assert planned(workers=4, workers_per_device=2, mps=True).placement.kind == "cuda"
     assert planned(workers=2, strategy="ps:device=gpu").placement.server_place == "shared"
     assert planned(workers=2, device="cpu", cores_per_device=2).placement.kind == "cpu"
 

@@ -35,13 +35,13 @@ def test_an_unknown_strategy_is_refused_with_the_valid_ones_and_the_nearest() ->
     with pytest.raises(SpecError) as refused:
         resolve("alreduce:wire=bf16")
     valid = ", ".join(STRATEGIES)
-    assert str(refused.value) == f"There is no strategy 'alreduce'. Did you mean 'allreduce'? Valid: {valid}."
+    assert str(refused.value) == f"'alreduce' is not a known strategy. Did you mean 'allreduce'? Valid: {valid}."
 
 
 def test_an_unknown_part_anywhere_in_a_chain_is_named() -> None:
-    with pytest.raises(SpecError, match=r"no strategy 'powersdg'"):
+    with pytest.raises(SpecError, match=r"'powersdg' is not a known strategy"):
         resolve("powersdg:rank=4+allreduce")
-    with pytest.raises(SpecError, match=r"no strategy 'alreduce'. Did you mean 'allreduce'"):
+    with pytest.raises(SpecError, match=r"'alreduce' is not a known strategy. Did you mean 'allreduce'"):
         resolve("ps+alreduce")
 
 
@@ -63,7 +63,7 @@ def test_a_refused_chain_names_the_strategies_that_do_wrap(monkeypatch: pytest.M
         ("allreduce:bucket=1MB,packs=2", "bucket= and packs= exclude one another"),
         ("allreduce:packs=2,small=1KB", "packs= and small= exclude one another"),
         ("allreduce:bucket=0", "bucket=0 must be above 0 bytes"),
-        ("allreduce:small=0B", "small=0 must be above 0 bytes"),
+        ("allreduce:small=0B", "small=0 makes no sense: leave it out to switch it off"),
         ("allreduce:packs=0", "packs=0 must be at least 1"),
         ("allreduce:packs=2,overlap=on", "packs= with overlap=on makes no sense.*Leave overlap out, or use bucket="),
         ("allreduce:wire=fp8", "Valid: fp32, bf16, fp16"),
@@ -72,7 +72,7 @@ def test_a_refused_chain_names_the_strategies_that_do_wrap(monkeypatch: pytest.M
         ("ps:mode=async,bound=3", "bound=3 has no meaning with mode=async"),
         ("ps:mode=stale,bound=-1", "bound=-1 must be at least 0"),
         ("ps:place=elsewhere", "Valid: shared, own"),
-        ("independent:wire=bf16", "option of strategy independent: 'wire'. Valid: none"),
+        ("independent:wire=bf16", "'wire' is not a known option of strategy independent. Valid: none"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_the_remedy(text: str, said: str) -> None:
