@@ -34,9 +34,9 @@ class ParameterServer:
 
     def __post_init__(self) -> None:
         require(self.servers >= 1, f"ps: servers={self.servers} must be at least 1.")
-        choose(self.mode, get_args(Mode), "mode of ps:")
-        choose(self.place or "own", get_args(Place), "place of ps:")
-        choose(self.device, get_args(ServerDevice), "device of ps:")
+        choose(self.mode, get_args(Mode), "mode of ps")
+        choose(self.place or "own", get_args(Place), "place of ps")
+        choose(self.device, get_args(ServerDevice), "device of ps")
         if self.mode == "stale" and self.bound is None:
             object.__setattr__(self, "bound", DEFAULT_BOUND)  # records show the bound that held
         require(
