@@ -35,7 +35,7 @@ class Record:
     throughput: dict[str, Any]
     per_worker: list[dict[str, Any]]
     servers: list[dict[str, Any]]
-    phases: dict[str, float]
+    phases: dict[str, float | None]
     """Seconds per step, mean over workers and timed steps; they add up to the step."""
 
     learning: dict[str, Any]
@@ -51,11 +51,11 @@ class Record:
     @property
     def step_seconds(self) -> float:
         """Mean seconds of a timed step."""
-        return sum(self.phases.values())
+        return sum(seconds for seconds in self.phases.values() if seconds is not None)
 
     def to_json(self) -> str:
         """One JSON object."""
-        return json.dumps(dataclasses.asdict(self), indent=2)
+        return json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False)
 
     def save(self, folder: Path) -> Path:
         """Write into `folder`, whole or not at all; an existing record is never overwritten."""

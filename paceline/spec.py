@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from paceline.errors import SpecError
 from paceline.grammar import choose, require
+from paceline.units import parse_seconds
 
 LR_RULES = ("none", "linear", "sqrt")
 PRECISIONS = ("fp32", "bf16")
@@ -148,13 +149,17 @@ class RunSpec:
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings of a run from a file, one `key = value` each; checked when a RunSpec is made of them."""
     try:
-        return tomllib.loads(path.read_text())
+        settings = tomllib.loads(path.read_text())
     except OSError as error:
         raise SpecError(
             f"{path} cannot be read ({error.strerror}): give a TOML file with settings of a run."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not TOML: {error}.") from error
+    for name in ("seconds", "timeout"):  # "90s", as on the command line
+        if isinstance(settings.get(name), str):
+            settings[name] = parse_seconds(settings[name])
+    return settings
 
 
 def _flag(name: str) -> str:

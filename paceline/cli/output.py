@@ -68,13 +68,19 @@ def print_summary(record: Record, folder: Path) -> None:
         console.print(f"[yellow]note:[/yellow] {text}")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def number(value: float | None) -> str:
+    """Five digits, or a word where a figure was not finite."""
+    return f"{value:.5g}" if value is not None else "not finite"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _phases(record: Record) -> str:
-    shares = sorted(record.phases.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares if seconds > 0)
+    measured = {name: seconds for name, seconds in record.phases.items() if seconds}
+    shares = sorted(measured.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares)
 
 
 def _loss(record: Record) -> str:
@@ -82,8 +88,8 @@ def _loss(record: Record) -> str:
     text = f"{losses[0]:.4g} → {losses[-1]:.4g}"
     if record.learning["validation"]:
         last = record.learning["validation"][-1]
-        metrics = "".join(f", {name} {value:.4g}" for name, value in last["metrics"].items())
-        text += f"; validation {last['loss']:.4g}{metrics}"
+        metrics = "".join(f", {name} {number(value)}" for name, value in last["metrics"].items())
+        text += f"; validation {number(last['loss'])}{metrics}"
     return text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from paceline.cli.output import number
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
 
@@ -104,9 +105,9 @@ class LineDisplay:
 
 
 def _validation_line(entry: Mapping[str, Any]) -> str:
-    metrics = "".join(f" · {name} {value:.4g}" for name, value in entry["metrics"].items())
+    metrics = "".join(f" · {name} {number(value)}" for name, value in entry["metrics"].items())
     epoch = f"epoch {entry['epoch']:.3g}" if entry["epoch"] is not None else f"step {entry['step']}"
-    return f"{epoch} · validation loss {entry['loss']:.5g}{metrics}"
+    return f"{epoch} · validation loss {number(entry['loss'])}{metrics}"
 
 
 @contextlib.contextmanager

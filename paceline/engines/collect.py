@@ -14,6 +14,7 @@ from paceline import __version__
 from paceline.engines.plan import Plan
 from paceline.measure.summary import WorkerSeries, mean_losses, per_worker, summarise
 from paceline.record import SIDECAR_NAME, Record
+from paceline.traffic.ps import ParameterServer
 from paceline.workers.assignment import series_of
 
 
@@ -40,7 +41,7 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         throughput={**summary.throughput, "unit": f"{first['workload']['unit']}/s"},
         per_worker=per_worker(summary, reports),
         servers=_servers(plan),
-        phases=summary.phases,
+        phases=_phases(plan, summary.phases),
         learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
@@ -52,6 +53,12 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
     np.savez_compressed(out / SIDECAR_NAME, **named)  # type: ignore[arg-type]
     record.save(out)
     return record
+
+
+def _phases(plan: Plan, phases: dict[str, float]) -> dict[str, float | None]:
+    """Within a staleness bound waiting is part of the exchange and not told apart: not measured is null."""
+    bounded = isinstance(plan.traffic, ParameterServer) and plan.traffic.mode == "stale"
+    return {**phases, "wait": None} if bounded else {**phases}
 
 
 def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[WorkerSeries]) -> dict[str, Any]:

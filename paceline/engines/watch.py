@@ -24,6 +24,9 @@ class Failure:
     weight: int
     """A killed process (2) explains its peers' errors; a named error (1) explains more than a lost connection (0)."""
 
+    step: int = 0
+    """Steps it had made: a loss that is not finite spreads to its peers' next one."""
+
 
 @dataclass
 class Watched:
@@ -64,11 +67,12 @@ class Watched:
 
 
 def cause(failures: list[Failure]) -> Failure:
-    """The failure that explains the others: the weightiest, and of those the first."""
-    return max(failures, key=lambda f: f.weight)
+    """The failure that explains the others: the weightiest, and of those the earliest step's, and the first told."""
+    return min(failures, key=lambda f: (-f.weight, f.step))
 
 
 def failure_said(rank: int, message: dict[str, Any]) -> Failure:
     """A failure that a worker told of itself."""
     error = errors.by_name(message["error"])
-    return Failure(rank, error, message["message"], weight=0 if error in (WorkerFailed, ServerLost) else 1)
+    weight = 0 if error in (WorkerFailed, ServerLost) else 1
+    return Failure(rank, error, message["message"], weight, step=message.get("step", 0))

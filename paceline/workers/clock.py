@@ -14,7 +14,9 @@ class Clock:
     """Collects phases, arrivals and counts per step; times are of the node's common monotonic clock."""
 
     def __init__(self) -> None:
-        self._ended: Phase = "other"
+        self.running: Phase = "input"
+        """The phase that has begun: where a worker hangs, if it does."""
+
         self._last = 0.0
         self._phases = dict.fromkeys(PHASES, 0.0)
         self._arrived = 0.0
@@ -25,12 +27,12 @@ class Clock:
         """Time starts to count; also after a pause for validation or a checkpoint."""
         self._last = self._begun = time.perf_counter()
 
-    def mark(self, phase: Phase) -> None:
-        """All since the last mark was this phase."""
+    def mark(self, phase: Phase, then: Phase | None = None) -> None:
+        """All since the last mark was this phase; `then`: the one that begins, where it is not the next in order."""
         now = time.perf_counter()
         self._phases[phase] += now - self._last
         self._last = now
-        self._ended = phase
+        self.running = then or PHASES[(PHASES.index(phase) + 1) % len(PHASES)]
         if phase == "backward":
             self._arrived = now
 
@@ -41,11 +43,6 @@ class Clock:
         self._rows.append((self._begun, self._last, self._arrived, samples, units, loss, *phases))
         self._phases = dict.fromkeys(PHASES, 0.0)
         self._begun = self._last
-
-    @property
-    def running(self) -> Phase:
-        """The phase after the last one that ended: where a worker hangs, if it does."""
-        return PHASES[(PHASES.index(self._ended) + 1) % len(PHASES)]
 
     def series(self) -> dict[str, npt.NDArray[np.float64]]:
         """Every step's figures, by name."""

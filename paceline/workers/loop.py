@@ -61,8 +61,8 @@ def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
                 loss = course.workload.loss(replica.model, tensors)
             clock.mark("forward")
             replica.backward(loss, share=share, last=final)
-            clock.mark("backward")
             value = float(loss.detach())  # reading the loss waits for the device
+            clock.mark("backward", then="exchange" if final else "forward")
             if not math.isfinite(value):
                 raise NonFiniteLoss(f"The loss became {value} at step {progress.step} on worker {rank}.")
             loss_sum += value * share.samples

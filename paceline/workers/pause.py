@@ -1,5 +1,6 @@
 """What happens between steps: validation and checkpoints, timed apart from training."""
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,8 @@ class Pause:
     def _validate(self, progress: Progress) -> None:
         assert self.data.validation is not None
         self.link.phase = "validation"
-        figures = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._alive)
+        measured = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._alive)
+        figures = {name: value if math.isfinite(value) else None for name, value in measured.items()}
         loss = figures.pop("loss")
         epoch = progress.step / self.steps_per_epoch if self.steps_per_epoch else None
         samples = sum(int(n) for n in self.group.all_gather(torch.tensor([progress.samples_seen])))

@@ -35,7 +35,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
         traceback.print_exc()
         kind = type(error).__name__ if isinstance(error, PacelineError) else "WorkerFailed"
         text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
-        link.send("failed", error=kind, message=text)
+        link.send("failed", error=kind, message=text, step=link.step)
         _leave(1)
     _leave(0)
 
