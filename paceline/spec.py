@@ -62,7 +62,7 @@ class RunSpec:
     """How the learning rate grows with the number of workers."""
 
     lr_warmup: int | None = None
-    """Steps over which a scaled learning rate is reached; None is a tenth of the run."""
+    """Updates over which a scaled learning rate is reached; None is 100 with a rule, and none without."""
 
     clip_norm: float | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -84,6 +84,7 @@ class RunSpec:
         self._at_least("checkpoint_every", 1)
         self._at_least("lr_warmup", 0)
         self._at_least("seed", 0)
+        require(self.seed < 2**63, f"--seed {self.seed} is not valid: it must be below 2⁶³.")
         for name in ("seconds", "lr", "clip_norm", "timeout"):
             value = getattr(self, name)
             positive = value is None or 0 < value < math.inf

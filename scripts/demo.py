@@ -41,6 +41,7 @@ def show(rows: list[ScalingRow]) -> None:
     """The scaling table."""
     first = rows[0].record
     console = Console(highlight=False)
+    console.width = max(console.width, 100)  # a table that is cut says nothing
     table = Table(title=f"vae, weak scaling, batch 32 per worker, {first.workload['data']['source']}")
     for heading in ("strategy", "workers", "devices", "images/s (95 %)", "speed-up", "efficiency", "sent per step"):
         table.add_column(heading, justify="left" if heading == "strategy" else "right")

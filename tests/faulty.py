@@ -40,6 +40,8 @@ def faulty(
     slow_rank: int = 0,
     slow: float = 0.0,
     unused: bool = False,
+    loss_is: str = "mean",
+    validation_pause: float = 0.0,
     width: int = 8,
 ) -> Workload:
     """Points on a line, learned by two layers."""
@@ -47,8 +49,12 @@ def faulty(
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         global _calls
         _calls += model.training
+        if not model.training and dist.is_initialized() and torch.is_grad_enabled() is False:
+            time.sleep(validation_pause)
         time.sleep(pause + (slow if dist.is_initialized() and dist.get_rank() == slow_rank else 0))
         value = nn.functional.mse_loss(model(batch[0]), batch[1])
+        if loss_is != "mean":
+            return {"vector": value.repeat(3), "constant": value.detach(), "number": 1.0}[loss_is]  # type: ignore
         if dist.is_initialized() and dist.get_rank() == rank and model.training and _calls == step + 1:
             value = _misbehave(kind, value)
         return value

@@ -44,6 +44,8 @@ def _root(
 def main() -> None:
     """Run the command line; a wrong request or a failed run is told in a few lines, never by a traceback."""
     signal.signal(signal.SIGTERM, _as_interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, _as_interrupt)
     try:
         app()
     except PacelineError as error:
@@ -55,5 +57,5 @@ def main() -> None:
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends a run in order, as Ctrl-C does."""
+    """SIGTERM and a closed terminal end a run in order, as Ctrl-C does."""
     raise KeyboardInterrupt

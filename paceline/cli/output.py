@@ -11,12 +11,15 @@ from paceline.record import FILE_NAME, Record
 from paceline.units import human_bytes, human_seconds
 
 
-def claim_folder(out: Path | None, *, default: Path) -> Path:
-    """The folder for a run's files, writable and without a record; nothing in it is touched."""
+def claim_folder(out: Path | None, *, default: Path, resume: str | None) -> Path:
+    """The folder for a run's files, writable and without another run's; nothing in it is touched."""
     folder = out if out is not None else _free(default)
-    if (folder / FILE_NAME).exists():
-        raise OutputError(f"{folder} already holds a record: choose another --out; records are never overwritten.")
     try:
+        if (folder / FILE_NAME).exists():
+            raise OutputError(f"{folder} already holds a record: choose another --out; records are never overwritten.")
+        continued = resume is not None and Path(resume).resolve().is_relative_to(folder.resolve())
+        if (folder / "checkpoints").exists() and not continued:
+            raise OutputError(f"{folder} holds another run's checkpoints: choose another --out, or --resume {folder}.")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"--out {folder} cannot be made ({error.strerror}): choose another folder.") from error

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.errors import SpecError
+from paceline.errors import Interrupted, SpecError
 from paceline.grammar import choose
 from paceline.spec import RunSpec, read_toml
 from paceline.units import parse_seconds
@@ -47,10 +47,10 @@ def train(
     accumulate: Annotated[int, typer.Option(help="Micro-batches a worker's batch is computed in.")] = 1,
     steps: Annotated[int | None, typer.Option(help="Train for so many updates.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for so many passes over the data.")] = None,
-    seconds: Annotated[str | None, typer.Option(help="Train for so long: 30s, 5m.")] = None,
+    seconds: Annotated[str | None, typer.Option(help="Train for so long, validation included: 30s, 5m.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate (default: the workload's).")] = None,
     lr_rule: Annotated[str, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = "none",
-    lr_warmup: Annotated[int | None, typer.Option(help="Steps to reach a scaled rate (default: a tenth).")] = None,
+    lr_warmup: Annotated[int | None, typer.Option(help="Updates to reach a scaled rate (default: 100).")] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Scale gradients down to this global norm.")] = None,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
     validate: Annotated[
@@ -95,7 +95,10 @@ def train(
     }
     if settings is not None:
         typed = {name: value for name, value in flags.items() if _typed(context, name)}
-        flags = {**read_toml(settings), **typed}
+        told = read_toml(settings)
+        if typed.keys() & {"steps", "epochs", "seconds"}:
+            told = {name: value for name, value in told.items() if name not in ("steps", "epochs", "seconds")}
+        flags = {**told, **typed}
     if flags.get("workload") is None:
         raise SpecError("Say what to train: paceline train WORKLOAD; `paceline workloads` lists them.")
     run(RunSpec.from_dict(flags), out, as_json=json)
@@ -118,13 +121,17 @@ def run(spec: RunSpec, out: Path | None, *, as_json: bool) -> None:
     from paceline.engines.plan import plan
 
     planned = plan(spec)
-    folder = claim_folder(out, default=_default_folder(planned.spec))
+    folder = claim_folder(out, default=_default_folder(planned.spec), resume=planned.spec.resume)
     try:
         with make_display(planned) as display:
             record = LocalEngine().run(planned, folder, display)
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped by the user at once; nothing was recorded.") from None
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # a failed run that left nothing leaves no empty folder either
+            if out is None:
+                folder.parent.rmdir()
     if as_json:
         print(record.to_json())
     else:

@@ -12,7 +12,8 @@ import numpy as np
 
 from paceline import __version__
 from paceline.engines.plan import Plan
-from paceline.measure.summary import WorkerSeries, mean_losses, per_worker, summarise
+from paceline.measure.summary import mean_losses, per_worker, summarise
+from paceline.measure.wallclock import WorkerSeries
 from paceline.record import SIDECAR_NAME, Record
 from paceline.traffic.ps import ParameterServer
 from paceline.workers.assignment import series_of
@@ -95,6 +96,11 @@ def _servers(plan: Plan) -> list[dict[str, Any]]:
 
 def _warnings(first: dict[str, Any]) -> list[str]:
     warnings = []
+    if first["updates"] < first["lr_warmup_steps"]:
+        warnings.append(
+            f"The learning rate was still warming up at the end, after {first['updates']} of "
+            f"{first['lr_warmup_steps']} updates: train longer, or lower --lr-warmup."
+        )
     names = first["workload"]["not_trained"]
     if names:
         warnings.append(f"The loss does not depend on {', '.join(names)}: not trained.")

@@ -30,7 +30,7 @@ _SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show 
 _STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end,
 _STOP_STEPS = 4  # or so many steps, if they take longer
 _LEAVE_SECONDS = 5.0
-_LAST_LINES = 5
+_LAST_LINES = 10
 
 # Imported once, by the server that workers are forked from. Every optimizer imports torch._dynamo at its first call.
 PRELOADED = ["paceline.workers.run", "torch._dynamo"]
@@ -66,8 +66,19 @@ class Crew:
         self._connections: list[Connection[bytes, bytes]] = []
         self._watched = [Watched(rank) for rank in range(plan.spec.workers)]
         variables = {**os.environ, **environment}
+        # torch makes this folder when it is imported, among the temporary files unless told where.
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "paceline" / "torchinductor"
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
+        try:
+            self._start(checkpoints, variables)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _start(self, checkpoints: Path, variables: dict[str, str]) -> None:
+        plan, scratch = self._plan, self._scratch
         lines = [self._start_server(number) for number in range(plan.traffic.servers)]
         with socket.create_server(("127.0.0.1", 0), backlog=plan.spec.workers) as listener:
             for rank in range(plan.spec.workers):
@@ -239,7 +250,7 @@ class Crew:
 
     def _begin_to_stop(self, display: Display) -> None:
         if self._stop_before is not None or any(w.step is None for w in self._watched):
-            raise Interrupted("Stopped by the user before the run had anything to record.")
+            raise Interrupted("Stopped by the user at once; nothing was recorded.")
         display.note("Stopping after this step; the record will be written. Ctrl-C again to stop at once.")
         slowest = max(w.step_seconds for w in self._watched)
         self._stop_before = time.monotonic() + max(_STOP_SECONDS, _STOP_STEPS * slowest)

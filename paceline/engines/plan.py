@@ -14,6 +14,9 @@ from paceline.traffic.base import Traffic
 from paceline.traffic.ps import ParameterServer
 from paceline.workloads import catalogue as workloads
 
+DEFAULT_WARMUP = 100
+"""Updates over which a scaled learning rate is reached; not a share of the run, which may be resumed and prolonged."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -35,7 +38,10 @@ def plan(spec: RunSpec) -> Plan:
         strategy=strategies.check(spec.strategy),
         feed=feed,
         validate=spec.validate or ("off" if endless else "epoch"),
+        lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
+    if endless and spec.validate == "epoch":
+        raise SpecError(f"--validate epoch: --feed {spec.feed} has no end, so no epochs: use --validate end.")
     if endless and spec.epochs is not None:
         raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
     _refuse_learning_mistakes(resolved, traffic)
@@ -51,7 +57,7 @@ def plan(spec: RunSpec) -> Plan:
         raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
     if spec.mps and spec.workers_per_device == 1:
         raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
-    return Plan(spec=resolved, placement=placement, traffic=traffic)
+    return Plan(spec=dataclasses.replace(resolved, device=placement.kind), placement=placement, traffic=traffic)
 
 
 def _demand(spec: RunSpec, traffic: Traffic) -> Demand:
@@ -65,10 +71,10 @@ def _demand(spec: RunSpec, traffic: Traffic) -> Demand:
 
 
 def _refuse_learning_mistakes(spec: RunSpec, traffic: Traffic) -> None:
-    if spec.lr_rule == "linear" and isinstance(traffic, AllReduce) and traffic.reduce == "sum":
+    if spec.lr_rule != "none" and isinstance(traffic, AllReduce) and traffic.reduce == "sum":
         raise SpecError(
-            "--lr-rule linear with allreduce:reduce=sum scales twice: a sum over workers already is a rate × workers. "
-            "Use reduce=mean, or --lr-rule none."
+            f"--lr-rule {spec.lr_rule} with allreduce:reduce=sum scales twice: a sum over workers already is a rate × "
+            "workers. Use reduce=mean, or --lr-rule none."
         )
     if spec.lr_rule != "none" and not traffic.synchronous:
         raise SpecError(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _not_negative(feed: str, **counts: int) -> None:
     for name, count in counts.items():
-        require(count >= 0, f"{feed}: {name}={count} is not valid: it must be 0 (none) or more.")
+        require(0 <= count <= 256, f"{feed}: {name}={count} is not valid: it must be from 0 (none) to 256.")
 
 
 @dataclass(frozen=True, kw_only=True)

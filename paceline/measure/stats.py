@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 Series = npt.NDArray[np.float64]
 
-_WINDOWS = 20
+WINDOWS = 20
 
 
 def warmup_steps(step_seconds: Series) -> int:
@@ -30,7 +30,7 @@ def warmup_steps(step_seconds: Series) -> int:
 
 def windows(count: int) -> list[slice]:
     """Consecutive steps in at most twenty windows of equal length, as far as they go."""
-    number = min(_WINDOWS, count)
+    number = min(WINDOWS, count)
     edges = np.linspace(0, count, number + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 

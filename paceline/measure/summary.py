@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from paceline.measure.stats import Series, median_interval, warmup_steps, windows
+from paceline.measure.stats import WINDOWS, Series, median_interval, warmup_steps, windows
+from paceline.measure.wallclock import WorkerSeries, common_stretch
 
-WorkerSeries = Mapping[str, Series]
 _OWN_PHASES = ("input", "forward", "backward", "update", "other")
 
 
@@ -28,57 +28,68 @@ class Summary:
 
 
 def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool) -> Summary:
-    """Figures over the steps that all workers finished, warm-up left out."""
+    """Figures over the timed steps, warm-up left out.
+
+    Workers that wait for one another are timed over the same steps, others over the same stretch of time.
+    """
     steps = min(len(w["end"]) for w in workers)
-    durations = [(w["end"] - w["begin"])[:steps] for w in workers]
-    skip = warmup_steps(np.mean(durations, axis=0))
-    timed = slice(skip, steps)
-    seconds = [float(d[timed].sum()) for d in durations]
-    samples = [int(w["samples"][timed].sum()) for w in workers]
+    durations = [w["end"] - w["begin"] for w in workers]
+    skip = warmup_steps(np.mean([d[:steps] for d in durations], axis=0))
+    if synchronous:
+        timed = [slice(skip, steps)] * len(workers)
+        seconds = [float(d[skip:steps].sum()) for d in durations]
+        rates = _rates_by_step(workers, durations, timed[0])
+    else:
+        stretch = common_stretch(workers, skip)
+        timed = [stretch.steps(w) for w in workers]
+        seconds = [stretch.seconds] * len(workers)
+        rates = stretch.rates(workers, min(WINDOWS, *(part.stop - part.start for part in timed)))
+    value, low, high = median_interval(rates)
+    samples = [int(w["samples"][part].sum()) for w, part in zip(workers, timed, strict=True)]
+    units = [float(w["units"][part].sum()) for w, part in zip(workers, timed, strict=True)]
     return Summary(
         warmup_steps=skip,
-        steps_timed=steps - skip,
+        steps_timed=min(part.stop - part.start for part in timed),
         samples_timed=sum(samples),
         seconds_timed=max(seconds),
-        throughput=(rate := _throughput(workers, durations, timed)),
+        throughput={"value": value, "low": low, "high": high},
         phases=_phases(workers, timed, synchronous=synchronous),
         worker_samples=samples,
         worker_seconds=seconds,
-        warnings=_warnings(workers, timed, rate["value"], seconds),
+        warnings=_warnings(value, sum(u / s for u, s in zip(units, seconds, strict=True))),
     )
 
 
-def _throughput(workers: Sequence[WorkerSeries], durations: list[Series], timed: slice) -> dict[str, float | None]:
-    """The median over windows of the sum of all workers' rates; every worker reports, none stands for others."""
-    rates = [
-        sum(w["units"][timed][part].sum() / d[timed][part].sum() for w, d in zip(workers, durations, strict=True))
-        for part in windows(len(durations[0][timed]))
-    ]
-    value, low, high = median_interval(np.array(rates))
-    return {"value": value, "low": low, "high": high}
-
-
-def _phases(workers: Sequence[WorkerSeries], timed: slice, *, synchronous: bool) -> dict[str, float]:
-    """Mean seconds per step. wait_r = A − A_r, where A is the last arrival of all workers; exchange is the rest."""
-    phases = {name: float(np.mean([w[name][timed].mean() for w in workers])) for name in _OWN_PHASES}
-    blocked = np.array([w["exchange"][timed] for w in workers])
-    wait = np.zeros_like(blocked)
-    if synchronous:
-        arrivals = np.array([w["arrival"][timed] for w in workers])
-        wait = np.clip(arrivals.max(axis=0) - arrivals, 0, blocked)
-    phases["wait"] = float(wait.mean())
-    phases["exchange"] = float((blocked - wait).mean())
-    return phases
-
-
-def _warnings(workers: Sequence[WorkerSeries], timed: slice, median: float | None, seconds: list[float]) -> list[str]:
-    mean = sum(w["units"][timed].sum() / s for w, s in zip(workers, seconds, strict=True))
-    if median is not None and abs(mean / median - 1) > 0.02:
-        return [
-            f"The median rate of the windows and all units over all seconds differ by {abs(mean / median - 1):.0%}: "
-            "the pace was uneven. Run longer, or on a quieter machine."
+def _rates_by_step(workers: Sequence[WorkerSeries], durations: list[Series], timed: slice) -> Series:
+    """In windows of steps, the sum of all workers' rates; every worker reports, none stands for others."""
+    return np.array(
+        [
+            sum(w["units"][timed][part].sum() / d[timed][part].sum() for w, d in zip(workers, durations, strict=True))
+            for part in windows(timed.stop - timed.start)
         ]
-    return []
+    )
+
+
+def _phases(workers: Sequence[WorkerSeries], timed: list[slice], *, synchronous: bool) -> dict[str, float]:
+    """Mean seconds per step. wait_r = A − A_r, where A is the last arrival of all workers; exchange is the rest."""
+    parts = list(zip(workers, timed, strict=True))
+    phases = {name: float(np.mean([w[name][part].mean() for w, part in parts])) for name in _OWN_PHASES}
+    blocked = float(np.mean([w["exchange"][part].mean() for w, part in parts]))
+    wait = 0.0
+    if synchronous:
+        arrivals = np.array([w["arrival"][part] for w, part in parts])
+        exchanges = np.array([w["exchange"][part] for w, part in parts])
+        wait = float(np.clip(arrivals.max(axis=0) - arrivals, 0, exchanges).mean())
+    return {**phases, "wait": wait, "exchange": blocked - wait}
+
+
+def _warnings(median: float, mean: float) -> list[str]:
+    if abs(mean / median - 1) <= 0.02:
+        return []
+    return [
+        f"The median rate of the windows and all units over all seconds differ by {abs(mean / median - 1):.0%}: "
+        "the pace was uneven. Run longer, or on a quieter machine."
+    ]
 
 
 def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:

@@ -42,6 +42,7 @@ class LocalReplica(ABC):
 
     def update(self, lr: float) -> None:
         """Clip by the global norm, step, and forget the gradients."""
+        self._shares.spend()
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         for settings in self._optimizer.param_groups:

@@ -75,6 +75,7 @@ class ParameterServerReplica:
 
     def update(self, lr: float) -> None:
         """Have the servers apply; return when the new parameters are in the model."""
+        self._shares.spend()
         asked = Message("apply", {"lr": lr, "scale": self._scale()})
         for number in self._receive([asked] * len(self._servers)):
             self._events.end(number)

@@ -22,6 +22,7 @@ class Shares:
         self._given: int | None = None
         self._losses = 0
         self._constant: int | None = None
+        self._checked = False
 
     def weight(self, share: Share | None) -> float:
         """The factor of a loss, so that the sum over its gradients is the agreed mean."""
@@ -33,6 +34,7 @@ class Shares:
 
     def check(self, samples: int) -> None:
         """Refuse an update whose weights were not those of its samples."""
+        self._checked = True
         given, self._given = self._given, None
         losses, self._losses = self._losses, 0
         if given is not None:
@@ -48,3 +50,9 @@ class Shares:
             self._constant = samples
         if samples != self._constant and self._mean_over_all:
             raise SpecError(f"exchange({samples}) after steps of {self._constant} samples: {_REMEDY}.")
+
+    def spend(self) -> None:
+        """An update uses up what was exchanged; one without an exchange would set replicas apart."""
+        if not self._checked:
+            raise SpecError("update() without exchange(): call replica.exchange(samples) between backward and update.")
+        self._checked = False

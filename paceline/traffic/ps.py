@@ -33,7 +33,7 @@ class ParameterServer:
     """What servers update on."""
 
     def __post_init__(self) -> None:
-        require(self.servers >= 1, f"ps: servers={self.servers} must be at least 1.")
+        require(1 <= self.servers <= 64, f"ps: servers={self.servers} is not valid: it must be from 1 to 64.")
         choose(self.mode, get_args(Mode), "mode of ps")
         choose(self.place or "own", get_args(Place), "place of ps")
         choose(self.device, get_args(ServerDevice), "device of ps")

@@ -124,6 +124,12 @@ def freeze_unreached(module: nn.Module, workload: Workload, data: Data, device: 
     module.eval()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         loss = workload.loss(module, tuple(t.to(device) for t in data.train.batch(rows)))
+    if not (isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad):
+        shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
+        raise SpecError(
+            f"The loss of {workload.name} is {shown} that nothing can be learned from: return one number that depends "
+            "on the parameters, the mean over the samples."
+        )
     torch.autograd.backward(loss)
     module.train()
     unreached = []

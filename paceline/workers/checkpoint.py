@@ -80,12 +80,15 @@ def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
         shared = torch.load(path / "shared.pt", weights_only=True)
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read ({error}): resume from another checkpoint.") from error
+    progress = own.get("progress")
+    if not isinstance(progress, dict) or not all(isinstance(v, int) for v in progress.values()):
+        raise CheckpointError(f"{path} does not say how far it is: resume from another checkpoint.")
     replica.load(State(shared=shared, own=own["state"]))
     torch.set_rng_state(own["random"])
     if "cuda_random" in own:
         torch.cuda.set_rng_state(own["cuda_random"])
     group.barrier()
-    return Progress(**own["progress"])
+    return Progress(**progress)
 
 
 def find(path: Path) -> Path:
@@ -112,7 +115,9 @@ def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
         raise CheckpointError(
             f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."
         ) from error
-    differing = [n for n in _IDENTITY if n in identity and identity[n] != getattr(spec, n)]
+    if absent := [n for n in _IDENTITY if n not in identity]:
+        raise CheckpointError(f"{path} does not say its {', '.join(absent)}: resume from another checkpoint.")
+    differing = [n for n in _IDENTITY if identity[n] != getattr(spec, n)]
     if differing:
         details = ", ".join(f"{n} was {identity[n]!r}, now {getattr(spec, n)!r}" for n in differing)
         raise CheckpointError(f"{path} belongs to another run ({details}): give the same settings to resume it.")

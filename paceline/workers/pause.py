@@ -76,16 +76,19 @@ class Pause:
     def _validate(self, progress: Progress) -> None:
         assert self.data.validation is not None
         self.link.phase = "validation"
-        measured = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._alive)
+        measured = validate(self.workload, self.module, self.data.validation, self.group, self.device, self._go_on)
+        self.link.phase = "training"
+        if measured is None:
+            return
         figures = {name: value if math.isfinite(value) else None for name, value in measured.items()}
         loss = figures.pop("loss")
         epoch = progress.step / self.steps_per_epoch if self.steps_per_epoch else None
         samples = sum(int(n) for n in self.group.all_gather(torch.tensor([progress.samples_seen])))
         entry = {"epoch": epoch, "step": progress.step, "samples": samples, "loss": loss}
         self.results.append({**entry, "metrics": figures})
-        self.link.phase = "training"
         if self.group.rank == 0:
             self.link.send("validation", **self.results[-1])
 
-    def _alive(self) -> None:
+    def _go_on(self) -> bool:
         self.link.progress(step=self.link.step, phase="validation")
+        return not self.link.asked_to_stop()

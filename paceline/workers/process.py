@@ -34,10 +34,17 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
         # Peers may be stuck in a collective with this worker, so nothing is torn down in order: tell, and go.
         traceback.print_exc()
         kind = type(error).__name__ if isinstance(error, PacelineError) else "WorkerFailed"
-        text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}{_hint(error)}"
         link.send("failed", error=kind, message=text, step=link.step)
         _leave(1)
     _leave(0)
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about errors of torch's that the choice of batches causes."""
+    if "more than 1 value per channel" in str(error):
+        return " — an uneven last batch left this worker one sample: choose a --batch that divides the data."
+    return ""
 
 
 def _redirect_output(assignment: Assignment) -> None:

@@ -24,7 +24,6 @@ from paceline.workers.loop import Course, train
 from paceline.workers.pause import Pause
 from paceline.workers.schedule import Schedule
 
-_WARMUP_OF_OPEN_END = 100
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
@@ -72,9 +71,7 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
 
 def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course:
     spec = parts.spec
-    warmup = 0
-    if spec.lr_rule != "none":
-        warmup = spec.lr_warmup if spec.lr_warmup is not None else (total or 10 * _WARMUP_OF_OPEN_END) // 10
+    warmup = spec.lr_warmup or 0
 
     def report(progress: Progress, loss: float) -> None:
         link.step = progress.step

@@ -19,9 +19,9 @@ def validate(
     examples: Examples,
     group: Group,
     device: torch.device,
-    alive: Callable[[], None],
-) -> dict[str, float]:
-    """The loss and the metrics over all of `examples`, the same on every worker.
+    go_on: Callable[[], bool],
+) -> dict[str, float] | None:
+    """The loss and the metrics over all of `examples`, the same on every worker; None when not all went on to the end.
 
     Noise comes from a random state of its own, so that validation does not disturb training.
     """
@@ -29,6 +29,7 @@ def validate(
     # A worker without a part still runs one sample, at weight 0: all must know the same names to add up.
     weight, part = (1.0, part) if len(part) else (0.0, np.zeros(1, dtype=np.int64))
     sums: dict[str, torch.Tensor] = {}
+    complete = True
     was_training = model.training
     model.eval()
     with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -38,7 +39,11 @@ def validate(
             for name, (total, count) in workload.totals(model, tensors).items():
                 pair = weight * torch.tensor([float(total), float(count)], dtype=torch.float64)
                 sums[name] = sums.get(name, torch.zeros(2, dtype=torch.float64)) + pair
-            alive()
+            complete = go_on()
+            if not complete:
+                break
     model.train(was_training)
+    if not all(bool(word) for word in group.all_gather(torch.tensor([int(complete)]))):
+        return None
     everyones = torch.stack(group.all_gather(torch.stack(list(sums.values())))).sum(0)
     return {name: float(total / count) for name, (total, count) in zip(sums, everyones, strict=True)}

@@ -76,6 +76,8 @@ def _users_own(part: grammar.Part) -> "Workload":
         ) from error
     except AttributeError:
         raise SpecError(f"The module {module!r} has no function {name!r}.") from None
+    if not callable(function):
+        raise SpecError(f"{part.name} is not a function: name one that returns a paceline.Workload.")
     workload = function(**grammar.bind_call(part, function))
     if not isinstance(workload, Workload):
         raise SpecError(f"{part.name} returned {type(workload).__name__}, not a paceline.Workload.")

@@ -86,6 +86,14 @@ WRONG = {
         ["train", "vae", "--epochs", "1", "--feed", "synthetic:at=host"],
         "use --steps or --seconds",
     ),
+    "a name that is too long": (["train", "faulty:faulty", "--steps", "1", "--out", "x" * 300], "choose another"),
+    "a huge seed": (["train", "vae", "--steps", "1", "--seed", "99999999999999999999"], "below 2⁶³"),
+    "something that is no function": (["train", "os:path", "--steps", "1"], "is not a function"),
+    "a thousand servers": (["train", "vae", "--steps", "1", "--strategy", "ps:servers=1000"], "from 1 to 64"),
+    "a rate scaled for replicas that train alone": (
+        ["train", "vae", "--steps", "1", "--strategy", "independent", "--lr-rule", "linear"],
+        "Use --lr-rule none",
+    ),
     "a GPU where there is none": (["train", "vae", "--steps", "1", "--device", "cuda"], "Use --device cpu"),
     "truncated data": (["train", "vae:data=mnist", "--steps", "1"], "train-images"),
     "missing data": (["train", "pilotnet:data=real", "--steps", "1"], "PACELINE_DATA"),
@@ -121,6 +129,49 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "record.json").read_bytes() == content
 
 
+def test_another_runs_checkpoints_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints" / "step-00000020").mkdir(parents=True)
+    finished = paceline("train", "faulty:faulty", "--steps", "3", "--out", "run", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "another run's checkpoints" in finished.stderr
+
+
+def test_a_length_on_the_command_line_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('workload = "faulty:faulty"\nepochs = 400\ntimeout = "90s"\n')
+    finished = paceline("train", "--spec", "run.toml", "--steps", "2", "--json", "--out", "run", cwd=tmp_path)
+    spec = json.loads(finished.stdout)["spec"]
+    assert (spec["steps"], spec["epochs"], spec["timeout"]) == (2, None, 90.0)
+
+
+def test_ctrl_c_in_start_up_says_so_and_exits_1(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "paceline", "train", *SMALL, "--steps", "1000000", "--out", "run"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert process.stderr is not None
+    assert "starting workers" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=40)
+    assert process.returncode == 1
+    assert "Stopped by the user" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_does_not_wait_for_a_validation(tmp_path: Path) -> None:
+    arguments = ["--workers", "2", "--steps", "1000000", "--checkpoint-every", "1000000"]
+    process = started(tmp_path, *arguments, workload="faulty:faulty:pause=0.02,validation_pause=1.5")
+    time.sleep(2)  # by now it is in one of its validations, one after every epoch of six steps
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=40)
+    assert process.returncode == 1
+    assert (tmp_path / "run" / "record.json").exists()
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+
+
 def test_a_failed_run_exits_1_naming_rank_cause_and_last_lines(tmp_path: Path) -> None:
     finished = paceline(
         "train", "faulty:faulty:kind=raise,rank=1,step=2", "--workers", "2", "--steps", "9", cwd=tmp_path
@@ -131,10 +182,10 @@ def test_a_failed_run_exits_1_naming_rank_cause_and_last_lines(tmp_path: Path) -
     assert not list(tmp_path.glob("runs/*"))
 
 
-def started(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
+def started(tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:pause=0.02") -> "subprocess.Popen[str]":
     """A run that is training: it has told of its first steps."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "paceline", "train", "faulty:faulty:pause=0.02", *arguments, "--out", "run"],
+        [sys.executable, "-m", "paceline", "train", workload, *arguments, "--out", "run"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

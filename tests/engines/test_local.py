@@ -14,7 +14,7 @@ import pytest
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
-from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, WorkerFailed, WorkerLost
+from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, SpecError, WorkerFailed, WorkerLost
 from paceline.record import Record
 from paceline.spec import RunSpec
 
@@ -199,3 +199,24 @@ def test_a_checkpoint_of_another_workload_is_refused(tmp_path: Path) -> None:
     run(tmp_path / "first", "faulty:faulty:width=8", checkpoint_every=5)
     with pytest.raises(CheckpointError, match="belongs to another run"):
         run(tmp_path / "second", "faulty:faulty:width=9", resume=str(tmp_path / "first"), steps=20)
+
+
+def test_a_prolonged_run_keeps_its_learning_rates(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"lr_rule": "linear", "checkpoint_every": 6}
+    whole = run(tmp_path / "whole", steps=12, **settings)
+    run(tmp_path / "first", steps=6, **settings)
+    rest = run(tmp_path / "rest", steps=12, resume=str(tmp_path / "first"), **settings)
+    assert rest.learning["val_loss"] == whole.learning["val_loss"]
+    assert rest.spec["lr_warmup"] == 100
+    assert any("still warming up" in warning for warning in rest.warnings)
+
+
+@pytest.mark.parametrize("kind", ["vector", "constant", "number"])
+def test_a_loss_that_nothing_can_be_learned_from_is_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="nothing can be learned from"):
+        run(tmp_path, f"faulty:faulty:loss_is={kind}")
+
+
+def test_a_last_batch_too_small_for_batch_statistics_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(WorkerFailed, match="choose a --batch that divides the data"):
+        run(tmp_path, "resnet18:image=32,width=2,classes=3,samples=9", batch=4, steps=None, epochs=1, validate="off")

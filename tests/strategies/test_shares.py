@@ -130,3 +130,15 @@ def test_where_there_is_no_common_mean_counts_may_differ() -> None:
         return len(asked)
 
     assert run_in_process(2, work) == [0, 0]
+
+
+def test_an_update_without_an_exchange_is_refused() -> None:
+    def work(group: Group) -> None:
+        shares = Shares(group, mean_over_all=True)
+        shares.weight(None)
+        shares.check(4)
+        shares.spend()
+        with pytest.raises(SpecError, match=r"call replica.exchange\(samples\) between backward and update"):
+            shares.spend()
+
+    run_in_process(2, work)
