@@ -93,6 +93,15 @@ def test_a_command_can_be_planned_on_two_cores(command: str, monkeypatch: pytest
     assert len(ready.placement.workers) == ready.spec.workers
 
 
+README_TOUR = re.findall(r"^paceline train .*$", (Path(__file__).parent.parent / "README.md").read_text(), flags=re.M)
+
+
+@pytest.mark.parametrize("command", README_TOUR)
+def test_the_readmes_tour_can_be_planned_on_two_cores(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(README_TOUR) >= 5
+    assert planned(command, monkeypatch).spec.workers >= 1
+
+
 @pytest.mark.parametrize("command", [c for c in EVERYTHING if needs_gpus(c)])
 def test_a_command_for_gpus_is_refused_without_them_and_planned_with_eight(
     command: str, monkeypatch: pytest.MonkeyPatch

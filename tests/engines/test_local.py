@@ -31,12 +31,14 @@ def run(out: Path, workload: str = "faulty:faulty", display: Any = None, **setti
 @pytest.mark.parametrize("strategy", ["independent", "allreduce", "ps"])
 def test_samples_phases_and_traffic_of_a_record_add_up(strategy: str, tmp_path: Path) -> None:
     record = run(tmp_path, strategy=strategy)
-    assert record.steps_timed + record.warmup_steps == 12
-    assert record.samples_timed == record.steps_timed * 16 == sum(w["samples"] for w in record.per_worker)
+    assert record.samples_timed == sum(w["samples"] for w in record.per_worker)
+    if strategy != "independent":  # whose workers are timed over the same time, not over the same steps
+        assert record.steps_timed + record.warmup_steps == 12
+        assert record.samples_timed == record.steps_timed * 16
+        mean_step = np.mean([w["seconds"] for w in record.per_worker]) / record.steps_timed
+        assert record.step_seconds == pytest.approx(mean_step, rel=1e-6)
     assert record.learning["samples_seen"] == 12 * 16
     assert record.learning["updates"] == 12
-    mean_step = np.mean([w["seconds"] for w in record.per_worker]) / record.steps_timed
-    assert record.step_seconds == pytest.approx(mean_step, rel=1e-6)
     assert record.traffic["counted"] == record.traffic["claimed"]
     assert record.workload["data"] == {"source": "a line", "generated": True}
     assert len(record.learning["loss"]) == 12

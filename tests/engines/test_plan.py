@@ -119,7 +119,6 @@ def test_gpus_are_used_where_they_are_and_cores_on_request() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"strategy": "allreduce:reduce=sum", "lr_rule": "sqrt"},
         {"strategy": "allreduce:reduce=mean", "lr_rule": "linear"},
         {"strategy": "ps:mode=sync", "clip_norm": 1.0},
         {"feed": "synthetic", "seconds": 3.0},

@@ -67,7 +67,7 @@ def test_a_refused_chain_names_the_strategies_that_do_wrap(monkeypatch: pytest.M
         ("allreduce:packs=0", "packs=0 must be at least 1"),
         ("allreduce:packs=2,overlap=on", "packs= with overlap=on makes no sense.*Leave overlap out, or use bucket="),
         ("allreduce:wire=fp8", "Valid: fp32, bf16, fp16"),
-        ("ps:servers=0", "servers=0 must be at least 1"),
+        ("ps:servers=0", "servers=0 is not valid: it must be from 1 to 64"),
         ("ps:bound=3", "bound=3 has no meaning with mode=sync: leave it out, or use mode=stale"),
         ("ps:mode=async,bound=3", "bound=3 has no meaning with mode=async"),
         ("ps:mode=stale,bound=-1", "bound=-1 must be at least 0"),
