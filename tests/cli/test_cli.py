@@ -183,7 +183,7 @@ def test_a_failed_run_exits_1_naming_rank_cause_and_last_lines(tmp_path: Path) -
 
 
 def started(tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:pause=0.02") -> "subprocess.Popen[str]":
-    """A run that is training: it has told of its first steps."""
+    """A run that is under way: it has told of a loss."""
     process = subprocess.Popen(
         [sys.executable, "-m", "paceline", "train", workload, *arguments, "--out", "run"],
         cwd=tmp_path,
@@ -194,8 +194,11 @@ def started(tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:paus
     )
     assert process.stderr is not None
     until = time.monotonic() + 60
-    while "step" not in process.stderr.readline():
-        assert time.monotonic() < until
+    while " loss " not in process.stderr.readline():  # of a step, or of a validation
+        if time.monotonic() > until:
+            process.terminate()
+            process.communicate(timeout=30)
+            raise AssertionError("no step within a minute")
     return process
 
 
