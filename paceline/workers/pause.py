@@ -46,12 +46,12 @@ class Pause:
         """
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
+        self.replica.settle()  # first of all: a worker that is held back by one that has come here must be let go
         words = self.group.all_gather(torch.tensor([progress.step, int(last), int(self.link.asked_to_stop())]))
         step, last, hurried = int(words[0][0]), any(bool(w[1]) for w in words), any(bool(w[2]) for w in words)
         # A user who stops the run does not wait for a validation, but loses no checkpoint.
         validating = self._validation_due(step, last) and not hurried
         saving = self._checkpoint_due(step, last)
-        self.replica.settle()
         self.settles += 1
         begun = time.perf_counter()
         if validating:

@@ -216,9 +216,11 @@ SPEC = RunSpec(workload="vae", workers=2, batch=8, lr=0.1, steps=10, strategy="i
 
 
 def replica_of(group: Group) -> Replica:
-    torch.manual_seed(3)
+    model = nn.Linear(2, 1)
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.3)  # not drawn: threads share torch's random state
     recipe = OptimizerRecipe(factory="torch.optim:SGD", options={"lr": 0.1, "momentum": 0.9})
-    return IndependentStrategy().replicate(nn.Linear(2, 1), recipe, group, NoEvents())
+    return IndependentStrategy().replicate(model, recipe, group, NoEvents())
 
 
 def one_step(replica: Replica, rank: int) -> None:
