@@ -1,5 +1,6 @@
 """Paceline in someone's own script: a replica of their model, under torchrun."""
 
+import atexit
 import dataclasses
 import os
 from collections.abc import Callable
@@ -53,9 +54,11 @@ def adopted_group() -> TorchGroup:
         dist.init_process_group("nccl" if one_gpu_each else "gloo", timeout=timedelta(minutes=30))
     process_group = dist.group.WORLD
     assert process_group is not None
-    return TorchGroup(
+    group = TorchGroup(
         process_group,
         _get_default_store(),
         node=int(os.environ.get("GROUP_RANK", "0")),
         local_rank=int(os.environ["LOCAL_RANK"]),
     )
+    atexit.register(group.quiesce)
+    return group

@@ -126,11 +126,6 @@ class RunSpec:
         value = getattr(self, name)
         require(value is None or value >= least, f"{_flag(name)} {value} is not valid: it must be at least {least}.")
 
-    @property
-    def devices(self) -> int:
-        """Devices that the workers fill."""
-        return self.workers // self.workers_per_device
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for records and for worker processes."""
         return dataclasses.asdict(self)

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from paceline.workloads.data import idx
+
 _KEPT = ("forkserver", "resource_tracker")
 
 
@@ -78,6 +80,7 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without data sets."""
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As on a machine without data sets: neither the user's nor Debian's."""
     monkeypatch.delenv("PACELINE_DATA", raising=False)
+    monkeypatch.setattr(idx, "DEBIAN_FASHION_MNIST", tmp_path / "not-installed")

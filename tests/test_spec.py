@@ -154,10 +154,6 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
         RunSpec.from_dict({"steps": 1})
 
 
-def test_devices_are_what_the_workers_fill() -> None:
-    assert [spec(workers=6, workers_per_device=k).devices for k in (1, 2, 3, 6)] == [6, 3, 2, 1]
-
-
 def test_settings_are_read_from_toml(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('workload = "vae:samples=5"\nworkers = 2\nseconds = 1.5\nmps = false\n')

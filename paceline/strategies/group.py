@@ -1,7 +1,9 @@
 """The workers that agree with one another: rank, size, node and the collectives between them."""
 
 import threading
-from collections import Counter
+import time
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
@@ -10,6 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Store
+
+_REMEMBERED = 8
+"""Collectives whose tensors are watched: more than gloo's two threads, which are all that can be late."""
 
 
 class Pending(Protocol):
@@ -62,6 +67,7 @@ class TorchGroup:
         self.local_rank = local_rank
         self.tally: Counter[str] = Counter()
         self._store = store
+        self._lent: deque[list[weakref.ref[Tensor]]] = deque(maxlen=_REMEMBERED)
         # NCCL moves only what is on the GPU; gloo takes tensors where they are.
         nccl = dist.get_backend(process_group) == "nccl"
         self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else None
@@ -69,24 +75,43 @@ class TorchGroup:
     def all_reduce(self, tensor: Tensor) -> Pending:
         """Start adding up `tensor` over all workers, in place."""
         self.tally["ring"] += tensor.nbytes
-        work: Pending = dist.all_reduce(tensor, group=self.process_group, async_op=True)
+        (lent,) = self._lend(tensor)
+        work: Pending = dist.all_reduce(lent, group=self.process_group, async_op=True)
         return work
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Make `tensor` what it is on `root`, in place."""
         self.tally["broadcast"] += tensor.nbytes
-        dist.broadcast(tensor, src=root, group=self.process_group)
+        (lent,) = self._lend(tensor)
+        dist.broadcast(lent, src=root, group=self.process_group)
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Everybody's `tensor`, in order of rank."""
         own = tensor.to(self._device) if self._device else tensor
         gathered = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(gathered, own, group=self.process_group)
+        lent, *empty = self._lend(own, *gathered)
+        dist.all_gather(empty, lent, group=self.process_group)
         return [part.to(tensor.device) for part in gathered]
 
     def barrier(self) -> None:
         """Return when everybody is here."""
         dist.barrier(group=self.process_group)
+
+    def _lend(self, *tensors: Tensor) -> list[Tensor]:
+        """The same memory under objects that only the collective holds, so that one can see when it lets go."""
+        lent = [tensor.detach() for tensor in tensors]
+        self._lent.append([weakref.ref(tensor) for tensor in lent])
+        return lent
+
+    def quiesce(self, timeout_seconds: float = 5) -> None:
+        """Return when no thread of the process group holds a tensor any more; call it before Python ends.
+
+        A collective is done before the thread that ran it lets go of its tensors, and letting go needs the
+        interpreter: a thread that comes too late for it aborts the whole process.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while any(ref() is not None for refs in self._lent for ref in refs) and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def publish(self, key: str, value: str) -> None:
         """Tell the others a string, once per key."""

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import sys
 import threading
 import time
-import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,6 @@ class Link:
         return self._stop.is_set()
 
     def _listen(self) -> None:
-        main = threading.main_thread().ident
         while True:
             try:
                 order = json.loads(self._connection.recv_bytes())["order"]
@@ -58,7 +55,5 @@ class Link:
             if order == "stop":
                 self._stop.set()
             elif order == "where":
-                frame = sys._current_frames().get(main or 0)
-                stack = traceback.format_stack(frame)[-3:] if frame else []
                 phase = self.clock.running if self.clock and self.phase == "training" else self.phase
-                self.send("where", phase=phase, step=self.step, stack="".join(stack))
+                self.send("where", phase=phase, step=self.step)

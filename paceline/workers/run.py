@@ -53,7 +53,7 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
         training, cpu = time.perf_counter() - started, time.process_time() - cpu_started
         np.savez(assignment.series, **course.clock.series())  # type: ignore[arg-type]  # names are never allow_pickle
         return {
-            **_about_run(parts, course, pause, link),
+            **_about_run(parts, course, pause),
             "device": assignment.slot.device,
             "cores": list(assignment.slot.cores),
             "utilisation_percent": 100 * cpu / training / assignment.slot.threads,
@@ -119,7 +119,7 @@ def _total_steps(parts: Parts) -> int | None:
     return total
 
 
-def _about_run(parts: Parts, course: Course, pause: Pause, link: Link) -> dict[str, Any]:
+def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
     model_parameters = dict(parts.module.named_parameters())
     trained = [p for p in model_parameters.values() if p.requires_grad]
     steps = len(course.clock.series()["end"])

@@ -32,13 +32,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither the user's data nor Debian's."""
-    monkeypatch.delenv(folder.VARIABLE, raising=False)
-    monkeypatch.setattr(idx, "DEBIAN_FASHION_MNIST", tmp_path / "not-installed")
-
-
 def _all(examples: Examples, count: int) -> tuple[Tensor, ...]:
     return examples.batch(np.arange(count))
 
