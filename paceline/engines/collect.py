@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import __version__
 from paceline.engines.plan import Plan
-from paceline.measure.summary import mean_losses, per_worker, summarise
+from paceline.measure.summary import Summary, mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
 from paceline.record import SIDECAR_NAME, Record
 from paceline.traffic.ps import ParameterServer
@@ -40,7 +40,7 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         warmup_steps=summary.warmup_steps,
         wall_seconds=walls,
         throughput={**summary.throughput, "unit": f"{first['workload']['unit']}/s"},
-        per_worker=per_worker(summary, reports),
+        per_worker=_per_worker(summary, reports),
         servers=_servers(plan),
         phases=_phases(plan, summary.phases),
         learning=_learning(plan, reports, series),
@@ -54,6 +54,25 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
     np.savez_compressed(out / SIDECAR_NAME, **named)  # type: ignore[arg-type]
     record.save(out)
     return record
+
+
+def _per_worker(summary: Summary, reports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per worker: who it was and what it did in the timed steps."""
+    rows = []
+    for rank, report in enumerate(reports):
+        rows.append(
+            {
+                "rank": rank,
+                "node": 0,
+                "device": report["device"],
+                "cores": report["cores"],
+                "samples": summary.worker_samples[rank],
+                "seconds": summary.worker_seconds[rank],
+                "utilisation_percent": report["utilisation_percent"],
+                "peak_memory_bytes": report["peak_memory_bytes"],
+            }
+        )
+    return rows
 
 
 def _phases(plan: Plan, phases: dict[str, float]) -> dict[str, float | None]:

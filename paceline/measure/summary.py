@@ -1,15 +1,13 @@
 """From every worker's series to the figures of a record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from paceline.measure.phases import mean_phases
 from paceline.measure.stats import WINDOWS, Series, median_interval, warmup_steps, windows
 from paceline.measure.wallclock import WorkerSeries, common_stretch
-
-_OWN_PHASES = ("input", "forward", "backward", "update", "other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +51,7 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool) -> Summary:
         samples_timed=sum(samples),
         seconds_timed=max(seconds),
         throughput={"value": value, "low": low, "high": high},
-        phases=_phases(workers, timed, synchronous=synchronous),
+        phases=mean_phases(workers, timed, synchronous=synchronous),
         worker_samples=samples,
         worker_seconds=seconds,
         warnings=_warnings(value, sum(u / s for u, s in zip(units, seconds, strict=True))),
@@ -68,19 +66,6 @@ def _rates_by_step(workers: Sequence[WorkerSeries], durations: list[Series], tim
             for part in windows(timed.stop - timed.start)
         ]
     )
-
-
-def _phases(workers: Sequence[WorkerSeries], timed: list[slice], *, synchronous: bool) -> dict[str, float]:
-    """Mean seconds per step. wait_r = A − A_r, where A is the last arrival of all workers; exchange is the rest."""
-    parts = list(zip(workers, timed, strict=True))
-    phases = {name: float(np.mean([w[name][part].mean() for w, part in parts])) for name in _OWN_PHASES}
-    blocked = float(np.mean([w["exchange"][part].mean() for w, part in parts]))
-    wait = 0.0
-    if synchronous:
-        arrivals = np.array([w["arrival"][part] for w, part in parts])
-        exchanges = np.array([w["exchange"][part] for w, part in parts])
-        wait = float(np.clip(arrivals.max(axis=0) - arrivals, 0, exchanges).mean())
-    return {**phases, "wait": wait, "exchange": blocked - wait}
 
 
 def _warnings(median: float, mean: float) -> list[str]:
@@ -101,22 +86,3 @@ def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:
     for weight, value in zip(weights.T, values.T, strict=True):
         losses.append(float(weight @ value / weight.sum()) if weight.sum() else None)
     return losses
-
-
-def per_worker(summary: Summary, reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row per worker: who it was and what it did in the timed steps."""
-    rows = []
-    for rank, report in enumerate(reports):
-        rows.append(
-            {
-                "rank": rank,
-                "node": 0,
-                "device": report["device"],
-                "cores": report["cores"],
-                "samples": summary.worker_samples[rank],
-                "seconds": summary.worker_seconds[rank],
-                "utilisation_percent": report["utilisation_percent"],
-                "peak_memory_bytes": report["peak_memory_bytes"],
-            }
-        )
-    return rows

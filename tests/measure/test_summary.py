@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.measure.summary import WorkerSeries, mean_losses, per_worker, summarise
+from paceline.measure.summary import WorkerSeries, mean_losses, summarise
 
 
 def worker(
@@ -123,10 +123,7 @@ def test_losses_are_weighted_by_samples_and_none_where_there_was_none() -> None:
     assert mean_losses([first, second]) == [pytest.approx(2.0), 4.0, None]
 
 
-def test_every_worker_has_a_row_and_their_samples_are_those_timed() -> None:
+def test_every_worker_counts_its_own_samples() -> None:
     summary = summarise([worker(42, samples=8), worker(42, samples=2)], synchronous=True)
-    about = {"utilisation_percent": 90.0, "peak_memory_bytes": 10, "cores": [1]}
-    rows = per_worker(summary, [{**about, "device": "cpu:0"}, {**about, "device": "cpu:1"}])
-    assert [(row["rank"], row["device"]) for row in rows] == [(0, "cpu:0"), (1, "cpu:1")]
-    assert sum(row["samples"] for row in rows) == summary.samples_timed
-    assert [row["seconds"] for row in rows] == summary.worker_seconds
+    assert sum(summary.worker_samples) == summary.samples_timed
+    assert summary.worker_samples[0] == 4 * summary.worker_samples[1]
