@@ -1,50 +1,200 @@
-"""Speed-up and efficiency of runs against the one-worker run of the same kind."""
+"""Speed-up and efficiency of settings against one worker, and whether one setting is faster than another."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
+from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of
+from paceline.measure.stats import Figure
 from paceline.record import Record
 
-_ALIKE = ("workload", "batch", "precision", "feed", "accumulate", "cores_per_device")
-_SAME_PLACE = ("host", "device_kind")
+# What a baseline must share with a run in its settings, and any two records in where and on what they ran.
+_ALIKE = ("workload", "precision", "feed", "accumulate", "cores_per_device", "timing")
+_SAME_PLACE = ("host", "system", "processor", "cores", "device_kind", "versions")
+_SAME_DATA = ("parameters", "data")
+
+_IMPOSSIBLE = 1.05
+_REPEATS_APART = 0.10
+
+Scaling = Literal["weak", "strong"]
+Setting = tuple[Record, ...]
 
 
 @dataclass(frozen=True)
 class ScalingRow:
-    """One run in a scaling table."""
+    """One setting in a scaling table."""
 
-    record: Record
+    records: Setting
+    """Repeats: the same settings except `turn`, in order of turn."""
+
+    throughput: Figure
+    """Over the repeats."""
+
+    scaling: Scaling | None
+    """Weak: the baseline's batch is a worker's; strong: it is all workers'. None for one worker, or no baseline."""
+
     ideal: float | None
-    """Sum of the used devices' one-worker rates; None where no one-worker run is there."""
+    """Sum of the used devices' one-worker rates; None where there is no baseline."""
 
-    @property
-    def speedup(self) -> float | None:
-        """Against one worker on one device."""
-        return self._against(1)
+    speedup: Figure | None
+    """Against one worker on one device."""
 
-    @property
-    def efficiency(self) -> float | None:
-        """Share of the ideal reached. Servers on devices of their own count as devices."""
-        return self._against(self.record.devices)
+    efficiency: Figure | None
+    """Share of the ideal reached. Servers on devices of their own count as devices."""
 
-    def _against(self, devices: int) -> float | None:
-        if self.ideal is None:
-            return None
-        return float(self.record.throughput["value"]) / (self.ideal / self.record.devices * devices)
+    baseline: Setting
+    """What it was compared with."""
+
+    notes: tuple[str, ...]
+    """What to know about the figures, in words."""
 
 
-def scaling_rows(records: Sequence[Record]) -> list[ScalingRow]:
-    """Every record beside its ideal: the best one-device rate of one worker alone, times the devices used."""
-    rows = []
+@dataclass(frozen=True)
+class Difference:
+    """Whether one setting is faster than another."""
+
+    ratio: Figure | None
+    """How many times as fast the first is as the second; None where they were not compared."""
+
+    seen: bool
+    """Whether the 95 % interval of the ratio leaves out 1: in one of twenty comparisons of equals it does by chance."""
+
+    verdict: str
+    notes: tuple[str, ...]
+
+
+def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -> list[ScalingRow]:
+    """One row per setting, in order of first appearance, each beside one worker alone on one device.
+
+    Without `scaling` a baseline with a worker's batch (weak) is looked for first, then one with that of all (strong).
+    """
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        rate = max((float(r.throughput["value"]) for r in records if _is_baseline(r, record)), default=None)
-        rows.append(ScalingRow(record, rate * record.devices if rate is not None else None))
-    return rows
+        groups.setdefault(_setting(record), []).append(record)
+    settings = [tuple(sorted(group, key=turn_of)) for group in groups.values()]
+    alone = [setting for setting in settings if _is_alone(setting[0])]
+    return [_row(setting, alone, (scaling,) if scaling else ("weak", "strong")) for setting in settings]
 
 
-def _is_baseline(candidate: Record, record: Record) -> bool:
-    """One worker on one device of the same kind and size, alone, of the same workload, batch, precision and feed."""
-    alike = all(candidate.spec[k] == record.spec[k] for k in _ALIKE)
-    same_place = all(candidate.environment[k] == record.environment[k] for k in _SAME_PLACE)
-    alone = candidate.spec["workers"] == 1 and candidate.devices == 1 and candidate.spec["strategy"] == "independent"
-    return alike and alone and same_place
+def difference(first: Sequence[Record], second: Sequence[Record]) -> Difference:
+    """Whether `first`, repeats of one setting, is faster or slower than `second`.
+
+    With five turns, of which every run varies by 1 %, a difference of 3 % is seen in more than nine of ten studies.
+    """
+    unlike = dict.fromkeys(text for a in first for b in second for text in _unlike(a, b))
+    if unlike:
+        return Difference(None, False, "not compared", (f"Not compared: {'; '.join(unlike)}.",))
+    ratio, notes = ratio_of(first, second)
+    return Difference(ratio, _leaves_out_one(ratio), _verdict(ratio), tuple(notes))
+
+
+def _verdict(ratio: Figure) -> str:
+    if ratio.low is None or ratio.high is None or not _leaves_out_one(ratio):
+        return "no difference seen"
+    word = "faster" if ratio.value > 1 else "slower"
+    near, far = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
+    return f"{abs(ratio.value - 1):.1%} {word} ({near:.1%} to {far:.1%})"
+
+
+def _leaves_out_one(ratio: Figure) -> bool:
+    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
+
+
+def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]) -> ScalingRow:
+    rate, devices = rate_over(setting), setting[0].devices
+    baseline, scaling, notes = _baseline(setting, alone, scalings)
+    notes += _repeat_notes(setting)
+    if baseline is None:
+        return ScalingRow(setting, rate, None, None, None, None, (), tuple(notes))
+    speedup = Figure(1.0, 1.0, 1.0)
+    if baseline is not setting:
+        speedup, about = ratio_of(setting, baseline)
+        notes += about
+    efficiency = _divided(speedup, devices)
+    notes += _impossible(efficiency)
+    ideal = devices * rate_over(baseline).value
+    return ScalingRow(setting, rate, scaling, ideal, speedup, efficiency, baseline, tuple(notes))
+
+
+def _baseline(
+    setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
+) -> tuple[Setting | None, Scaling | None, list[str]]:
+    """Of several the one with most turns in common, then the fastest, so that nothing is flattered."""
+    run, elsewhere = setting[0], []
+    workers = run.spec["workers"]
+    turns = {turn_of(record) for record in setting}
+    for scaling in scalings:
+        batch = run.spec["batch"] * (workers if scaling == "strong" else 1)
+        alike = [b for b in alone if b[0].spec["batch"] == batch and _is_alike(b[0], run)]
+        here = [b for b in alike if not any(_unlike(b[0], run))]
+        if here:
+            best = max(here, key=lambda b: (b is setting, len(turns & {turn_of(r) for r in b}), rate_over(b).value))
+            return best, scaling if workers > 1 else None, []
+        elsewhere += alike
+    if not elsewhere:
+        return None, None, []
+    why = "; ".join(_unlike(elsewhere[0][0], run))
+    return None, None, [f"Not compared with the one-worker run: {why}."]
+
+
+def _is_alone(record: Record) -> bool:
+    """One worker on one device that exchanges nothing."""
+    return record.spec["workers"] == 1 and record.devices == 1 and record.spec["strategy"] == "independent"
+
+
+def _is_alike(first: Record, second: Record) -> bool:
+    return all(first.spec.get(name) == second.spec.get(name) for name in _ALIKE)
+
+
+def _unlike(first: Record, second: Record) -> Iterator[str]:
+    """In what two records differ that keeps them from being compared: machine, versions, workload, data."""
+    yield from _changes("workload", first.spec["workload"], second.spec["workload"])
+    for name in _SAME_PLACE:
+        yield from _changes(name, first.environment.get(name), second.environment.get(name))
+    for name in _SAME_DATA:
+        yield from _changes(name, first.workload.get(name), second.workload.get(name))
+
+
+def _changes(name: str, first: object, second: object) -> Iterator[str]:
+    if first == second:
+        return
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for key in dict.fromkeys((*first, *second)):
+            yield from _changes(f"{name} {key}", first.get(key), second.get(key))
+    else:
+        yield f"{name.replace('_', ' ')} differs ({first} and {second})"
+
+
+def _setting(record: Record) -> str:
+    """What repeats of one setting share."""
+    settings = {name: value for name, value in record.spec.items() if name != "turn"}
+    place: dict[str, Any] = {name: record.environment.get(name) for name in _SAME_PLACE}
+    data = {name: record.workload.get(name) for name in _SAME_DATA}
+    return json.dumps([settings, place, data, record.devices], sort_keys=True, default=str)
+
+
+def _divided(figure: Figure, devices: int) -> Figure:
+    low, high = (None if end is None else end / devices for end in (figure.low, figure.high))
+    return Figure(figure.value / devices, low, high)
+
+
+def _repeat_notes(setting: Sequence[Record]) -> list[str]:
+    rates = [rate_of(record).value for record in setting]
+    apart = max(rates) / min(rates) - 1
+    if apart <= _REPEATS_APART:
+        return []
+    return [
+        f"Repeats lie up to {apart:.0%} apart: the machine's pace changed between runs. "
+        "Keep other work off it, or take more turns."
+    ]
+
+
+def _impossible(efficiency: Figure) -> list[str]:
+    if efficiency.value <= _IMPOSSIBLE:
+        return []
+    if efficiency.low is not None and efficiency.low <= 1:
+        why = "its interval reaches below 100 %, so this may be chance. Take more turns."
+    else:
+        why = "one worker alone did not use its device fully, or the machine's pace changed between the runs."
+    return [f"Efficiency {efficiency.value:.0%} is more than the devices can give: {why}"]

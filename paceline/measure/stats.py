@@ -1,7 +1,9 @@
 """Warm-up, windows and intervals of a series of step times."""
 
+import functools
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,23 +11,49 @@ import numpy.typing as npt
 Series = npt.NDArray[np.float64]
 
 WINDOWS = 20
+CONFIDENCE = 0.95
+
+_BLOCKS = 100
+_CLIP = 2.0
+_CAUTION = 3
+_LEAST_WINDOWS = 2.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value with its 95 % interval, or without one where the data cannot support it."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def spread(self) -> float | None:
+        """How far the farther end of the interval lies from the value, as a share of it; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return max(self.value - self.low, self.high - self.value) / self.value
 
 
 def warmup_steps(step_seconds: Series) -> int:
     """How many first steps to leave out: the cut that makes the mean of the rest most certain (MSER).
 
-    For each cut d the squared standard error of the mean, var(x[d:]) / (n − d), is compared; the smallest wins.
+    For each cut d the squared standard error of the mean, var(x[d:]) / (n − d), is compared; the smallest wins. A long
+    series is looked at in blocks, about a hundred: their means show the end of a slow ramp that single steps hide.
     Cuts lie in the first half. The first step is never counted when there are others: it pays for lazy set-up.
     """
-    n = len(step_seconds)
-    if n < 3:
-        return 0 if n < 2 else 1
-    cuts = np.arange(1, max(2, n // 2 + 1))
-    left = n - cuts
+    steps = len(step_seconds)
+    if steps < 3:
+        return 0 if steps < 2 else 1
+    block = max(1, steps // _BLOCKS)
+    n = steps // block
     centred = step_seconds - np.median(step_seconds)  # equal steps have no variance, not even by rounding
+    means = centred[: n * block].reshape(n, block).mean(axis=1)
+    cuts = np.arange(0 if block > 1 else 1, n // 2 + 1)
+    left = n - cuts
     # Sums over x[d:] for every d at once; a long run has millions of steps.
-    mean, square = (np.cumsum(x[::-1])[::-1][cuts] / left for x in (centred, centred**2))
-    return int(cuts[np.argmin((square - mean**2) / left)])
+    mean, square = (np.cumsum(x[::-1])[::-1][cuts] / left for x in (means, means**2))
+    return max(1, block * int(cuts[np.argmin((square - mean**2) / left)]))
 
 
 def windows(count: int) -> list[slice]:
@@ -35,20 +63,83 @@ def windows(count: int) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
-def median_interval(values: Series, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
-    """The median and its interval by order statistics: no assumption on the distribution.
+def window_rates(units: Series, seconds: Series) -> Series:
+    """Units per second in each window of one worker's steps."""
+    starts = [part.start for part in windows(len(units))]
+    return np.asarray(np.add.reduceat(units, starts) / np.add.reduceat(seconds, starts))
 
-    P(X₍ₖ₎ < median < X₍ₙ₊₁₋ₖ₎) = 1 − 2·P(Binomial(n, ½) < k). Too few values for the confidence give no interval.
+
+def median_interval(rates: Series) -> Figure:
+    """The median of window rates, with a 95 % interval that respects how alike neighbouring windows are.
+
+    Estimated is the median rate of windows as long as these if the run went on for ever. Where noise is not skewed,
+    that is the long-run rate, units ÷ seconds; rare slow steps that most windows do not hold lower only the latter.
+
+    Between two order statistics the median of independent windows lies with 95 % whatever their distribution:
+    P(X₍ₖ₎ < median < X₍ₙ₊₁₋ₖ₎) = 1 − 2·P(Binomial(n, ½) < k). Windows that depend on one another count as fewer,
+    m = `independent_windows` of n, so both distances from the median are stretched, on the scale of logarithms, by
+    √(n/m) for the larger error of the median, √((1 − 1/n) / (1 − 1/m)) for the spread that related windows hide,
+    and t(m − 1) / t(n − 1) for how little is known of that spread.
+
+    Fewer than six windows give no interval. Where the run is not much longer than its correlation, there is an honestly
+    wide interval rather than none: leaving those out would keep just the runs that look better than they are. Simulated
+    over AR(1) noise with φ from 0 to 0.95, skewed or not, after a warm-up, from 60 steps on, it holds the truth in
+    91–98 % of runs (tests/measure/test_coverage.py).
     """
-    ordered = np.sort(values)
+    ordered = np.sort(rates)
     n = len(ordered)
+    k = _rank(n)
+    median = float(np.median(ordered))
+    if k == 0 or ordered[0] <= 0:
+        return Figure(median)
+    m = independent_windows(rates)
+    hidden = (1 - 1 / n) / (1 - 1 / m)
+    stretch = math.sqrt(n / m * hidden) * t_quantile(m - 1) / t_quantile(n - 1)
+    low, high = (median * (float(end) / median) ** stretch for end in (ordered[k - 1], ordered[n - k]))
+    return Figure(median, low, high)
+
+
+def independent_windows(rates: Series) -> float:
+    """How many independent windows would tell as much: n·(1 − φ)/(1 + φ), φ the correlation of neighbours; at least 2.
+
+    In a short series φ comes out too low, by (1 + 3φ)/n on average, and lower still after the cut that makes the rest
+    look most even. Three times that is added, because intervals that are too narrow do more harm than wide ones.
+    """
+    n = len(rates)
+    away = np.log(rates / np.median(rates))
+    typical = float(np.median(np.abs(away)))
+    if typical > 0:  # a window with a slow step in it says nothing about its neighbours
+        away = np.clip(away, -_CLIP * typical, _CLIP * typical)
+    away = away - away.mean()
+    power = float(away @ away)
+    seen = float(away[1:] @ away[:-1]) / power if power > 0 else 0.0
+    correlation = min(max(seen + _CAUTION * (1 + 3 * seen) / n, 0.0), 1.0)
+    return max(n * (1 - correlation) / (1 + correlation), _LEAST_WINDOWS)
+
+
+def t_quantile(freedom: float) -> float:
+    """How many standard errors to either side hold 95 % of Student's t with so many degrees of freedom, whole or not.
+
+    With t = √ν·tan θ the density becomes proportional to cos(θ)^(ν − 1) on 0 ≤ θ < π/2.
+    """
+    return _t_quantile(round(freedom, 2))
+
+
+@functools.lru_cache(maxsize=4096)
+def _t_quantile(freedom: float) -> float:
+    angles = np.linspace(0, math.pi / 2, 4001)
+    density = np.cos(angles) ** (freedom - 1)
+    held = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return math.sqrt(freedom) * math.tan(float(np.interp(CONFIDENCE, held / held[-1], angles)))
+
+
+@functools.cache
+def _rank(n: int) -> int:
+    """The largest k for which X₍ₖ₎ and X₍ₙ₊₁₋ₖ₎ of n values hold their median with 95 %; 0 where there is none."""
     tail, k = 0.0, 0
     while k < n // 2:
         tail += math.comb(n, k) / 2**n
-        if 2 * tail > 1 - confidence:
+        if 2 * tail > 1 - CONFIDENCE:
             break
         k += 1
-    median = float(np.median(ordered))
-    if k == 0:
-        return median, None, None
-    return median, float(ordered[k - 1]), float(ordered[n - k])
+    return k

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.measure.phases import mean_phases
-from paceline.measure.stats import WINDOWS, Series, median_interval, warmup_steps, windows
+from paceline.measure.stats import WINDOWS, Figure, Series, median_interval, warmup_steps, window_rates
+from paceline.measure.steadiness import fixed_timing_warning, unsteady
 from paceline.measure.wallclock import WorkerSeries, common_stretch
 
 
@@ -15,24 +15,31 @@ class Summary:
     """What was timed, and how fast it was."""
 
     warmup_steps: int
+    timed: list[slice]
+    """Which of its steps, for every worker."""
+
     steps_timed: int
     samples_timed: int
     seconds_timed: float
     throughput: dict[str, float | None]
-    phases: dict[str, float]
     worker_samples: list[int]
     worker_seconds: list[float]
     warnings: list[str]
 
 
-def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool) -> Summary:
+def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmup: int | None = None) -> Summary:
     """Figures over the timed steps, warm-up left out.
 
-    Workers that wait for one another are timed over the same steps, others over the same stretch of time.
+    The warm-up is found in the data, and the rate is the median of window rates. Workers that wait for one another are
+    timed over the same steps, others over the same stretch of time. With `fixed_warmup` it is the originals' way: all
+    after exactly so many steps is one window, in which every worker's units are divided by its own seconds.
     """
+    if fixed_warmup is not None:
+        return _fixed(workers, fixed_warmup)
     steps = min(len(w["end"]) for w in workers)
     durations = [w["end"] - w["begin"] for w in workers]
-    skip = warmup_steps(np.mean([d[:steps] for d in durations], axis=0))
+    pace = np.mean([d[:steps] for d in durations], axis=0)
+    skip = warmup_steps(pace)
     if synchronous:
         timed = [slice(skip, steps)] * len(workers)
         seconds = [float(d[skip:steps].sum()) for d in durations]
@@ -42,39 +49,46 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool) -> Summary:
         timed = [stretch.steps(w) for w in workers]
         seconds = [stretch.seconds] * len(workers)
         rates = stretch.rates(workers, min(WINDOWS, *(part.stop - part.start for part in timed)))
-    value, low, high = median_interval(rates)
+    throughput = median_interval(rates)
+    mean = sum(float(w["units"][part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
+    warnings = unsteady(throughput, rates, mean=mean, step_seconds=pace, warmup=skip)
+    return _summary(workers, timed, seconds, throughput, warnings)
+
+
+def _fixed(workers: Sequence[WorkerSeries], warmup: int) -> Summary:
+    """One window of exactly the steps after `warmup`; a run that was stopped before is timed over its last step."""
+    timed = [slice(min(warmup, len(w["end"]) - 1), len(w["end"])) for w in workers]
+    seconds = [float((w["end"] - w["begin"])[part].sum()) for w, part in zip(workers, timed, strict=True)]
+    rate = sum(float(w["units"][part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
+    warning = fixed_timing_warning(warmup=timed[0].start, steps=timed[0].stop - timed[0].start)
+    return _summary(workers, timed, seconds, Figure(rate), [warning])
+
+
+def _summary(
+    workers: Sequence[WorkerSeries],
+    timed: list[slice],
+    seconds: list[float],
+    throughput: Figure,
+    warnings: list[str],
+) -> Summary:
     samples = [int(w["samples"][part].sum()) for w, part in zip(workers, timed, strict=True)]
-    units = [float(w["units"][part].sum()) for w, part in zip(workers, timed, strict=True)]
     return Summary(
-        warmup_steps=skip,
+        warmup_steps=min(part.start for part in timed),
+        timed=timed,
         steps_timed=min(part.stop - part.start for part in timed),
         samples_timed=sum(samples),
         seconds_timed=max(seconds),
-        throughput={"value": value, "low": low, "high": high},
-        phases=mean_phases(workers, timed, synchronous=synchronous),
+        throughput={"value": throughput.value, "low": throughput.low, "high": throughput.high},
         worker_samples=samples,
         worker_seconds=seconds,
-        warnings=_warnings(value, sum(u / s for u, s in zip(units, seconds, strict=True))),
+        warnings=warnings,
     )
 
 
-def _rates_by_step(workers: Sequence[WorkerSeries], durations: list[Series], timed: slice) -> Series:
+def _rates_by_step(workers: Sequence[WorkerSeries], durations: Sequence[Series], timed: slice) -> Series:
     """In windows of steps, the sum of all workers' rates; every worker reports, none stands for others."""
-    return np.array(
-        [
-            sum(w["units"][timed][part].sum() / d[timed][part].sum() for w, d in zip(workers, durations, strict=True))
-            for part in windows(timed.stop - timed.start)
-        ]
-    )
-
-
-def _warnings(median: float, mean: float) -> list[str]:
-    if abs(mean / median - 1) <= 0.02:
-        return []
-    return [
-        f"The median rate of the windows and all units over all seconds differ by {abs(mean / median - 1):.0%}: "
-        "the pace was uneven. Run longer, or on a quieter machine."
-    ]
+    rates = [window_rates(w["units"][timed], d[timed]) for w, d in zip(workers, durations, strict=True)]
+    return np.asarray(np.sum(rates, axis=0))
 
 
 def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:

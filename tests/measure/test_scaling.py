@@ -1,14 +1,31 @@
-"""Speed-up and efficiency against one worker on one device."""
+"""Speed-up and efficiency against one worker on one device, with intervals from repeats in turns."""
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from paceline.measure.scaling import scaling_rows
+from paceline.measure.scaling import ScalingRow, difference, scaling_rows
 from paceline.record import Record
 
+PLACE = {"host": "here", "processor": "some", "device_kind": "cpu", "versions": {"torch": "2.13.0"}}
+REST: dict[str, Any] = {
+    **{name: {} for name in ("wall_seconds", "phases", "learning", "traffic", "strategy_report", "overlap")},
+    **{name: [] for name in ("per_worker", "servers", "utilisation", "buckets", "gradients")},
+}
 
-def run(rate: float, *, workers: int = 1, devices: int | None = None, host: str = "here", **spec: Any) -> Record:
+
+def run(
+    rate: float,
+    *,
+    workers: int = 1,
+    devices: int | None = None,
+    within: float | None = 0.01,
+    place: dict[str, Any] | None = None,
+    source: str = "generated",
+    **spec: Any,
+) -> Record:
     settings = {
         "workload": "vae",
         "batch": 8,
@@ -18,31 +35,37 @@ def run(rate: float, *, workers: int = 1, devices: int | None = None, host: str 
         "cores_per_device": 1,
         "strategy": "independent" if workers == 1 else "allreduce",
         "workers": workers,
+        "turn": 0,
     }
+    low, high = (None, None) if within is None else (rate * (1 - within), rate * (1 + within))
     return Record(
         spec={**settings, **spec},
-        workload={},
-        environment={"host": host, "device_kind": "cpu"},
+        workload={"parameters": 10, "data": {"source": source}},
+        environment={**PLACE, **(place or {})},
         devices=devices if devices is not None else workers,
         samples_timed=0,
         steps_timed=1,
         seconds_timed=1.0,
         warmup_steps=0,
-        wall_seconds={},
-        throughput={"value": rate},
-        per_worker=[],
-        servers=[],
-        phases={},
-        learning={},
-        traffic={},
-        strategy_report={},
+        throughput={"value": rate, "low": low, "high": high, "unit": "images/s"},
+        **REST,
     )
+
+
+def values(row: ScalingRow) -> tuple[float | None, ...]:
+    return row.ideal, row.speedup and row.speedup.value, row.efficiency and row.efficiency.value
+
+
+def turns(rates: list[float], **changes: Any) -> list[Record]:
+    return [run(rate, turn=turn, **changes) for turn, rate in enumerate(rates)]
 
 
 def test_ideal_is_the_devices_times_the_rate_of_one_worker_alone() -> None:
     one, four = scaling_rows([run(100), run(300, workers=4)])
-    assert (one.ideal, one.speedup, one.efficiency) == (100, 1, 1)
-    assert (four.ideal, four.speedup, four.efficiency) == (400, 3, 0.75)
+    assert values(one) == (100, 1, 1)
+    assert values(four) == (400, 3, 0.75)
+    assert (one.scaling, four.scaling) == (None, "weak")
+    assert one.notes == ()
 
 
 def test_servers_on_devices_of_their_own_count_as_devices() -> None:
@@ -53,18 +76,19 @@ def test_servers_on_devices_of_their_own_count_as_devices() -> None:
             run(180, workers=2, devices=2, strategy="ps:servers=2,place=shared"),
         ]
     )
-    assert (own.ideal, own.speedup, own.efficiency) == (400, 1.8, pytest.approx(0.45))
-    assert (shared.ideal, shared.speedup, shared.efficiency) == (200, 1.8, pytest.approx(0.9))
+    assert values(own) == (400, 1.8, pytest.approx(0.45))
+    assert values(shared) == (200, 1.8, pytest.approx(0.9))
 
 
 def test_workers_that_share_a_device_do_not_make_the_ideal_larger() -> None:
     _, sharing = scaling_rows([run(100), run(120, workers=4, devices=1)])
-    assert (sharing.ideal, sharing.speedup, sharing.efficiency) == (100, 1.2, 1.2)
+    assert values(sharing) == (100, 1.2, 1.2)
 
 
 def test_without_a_one_worker_run_nothing_is_claimed() -> None:
     (row,) = scaling_rows([run(300, workers=4)])
-    assert (row.ideal, row.speedup, row.efficiency) == (None, None, None)
+    assert values(row) == (None, None, None)
+    assert row.baseline == ()
 
 
 def test_one_worker_with_a_strategy_is_a_row_and_not_a_baseline() -> None:
@@ -72,25 +96,180 @@ def test_one_worker_with_a_strategy_is_a_row_and_not_a_baseline() -> None:
     assert row.ideal is None
 
 
-def test_of_several_baselines_the_best_is_taken_so_that_nothing_is_flattered() -> None:
-    *_, two = scaling_rows([run(90), run(100), run(80), run(150, workers=2)])
-    assert (two.ideal, two.efficiency) == (200, 0.75)
+def test_of_several_baselines_the_fastest_is_taken_so_that_nothing_is_flattered() -> None:
+    *_, two = scaling_rows([run(90, seed=1), run(100, seed=2), run(80, seed=3), run(150, workers=2)])
+    assert values(two) == (200, 1.5, 0.75)
+
+
+OTHER = [
+    {"workload": "nmt"},
+    {"batch": 16},
+    {"precision": "bf16"},
+    {"feed": "synthetic"},
+    {"accumulate": 2},
+    {"cores_per_device": 2},
+    {"timing": "fixed:warmup=10,steps=20"},
+    {"place": {"host": "elsewhere"}},
+    {"place": {"versions": {"torch": "2.12.0"}}},
+    {"source": "MNIST"},
+]
+
+
+@pytest.mark.parametrize("other", OTHER)
+def test_a_run_of_another_kind_is_no_baseline(other: dict[str, Any]) -> None:
+    _, row = scaling_rows([run(100, **other), run(150, workers=3)])
+    assert row.ideal is None
+    _, like = scaling_rows([run(100, **other), run(150, workers=3, **other)])
+    assert like.ideal == 300
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "why"),
     [
-        {"workload": "nmt"},
-        {"batch": 16},
-        {"precision": "bf16"},
-        {"feed": "synthetic"},
-        {"accumulate": 2},
-        {"cores_per_device": 2},
-        {"host": "elsewhere"},
+        ({"place": {"host": "elsewhere"}}, "host differs (elsewhere and here)"),
+        ({"place": {"versions": {"torch": "2.12.0"}}}, "versions torch differs (2.12.0 and 2.13.0)"),
+        ({"source": "MNIST"}, "data source differs (MNIST and generated)"),
     ],
 )
-def test_a_run_of_another_kind_is_no_baseline(other: dict[str, Any]) -> None:
-    _, row = scaling_rows([run(100, **other), run(150, workers=2)])
-    assert row.ideal is None
-    _, like = scaling_rows([run(100, **other), run(150, workers=2, **other)])
-    assert like.ideal == 200
+def test_what_keeps_records_from_being_compared_is_said(other: dict[str, Any], why: str) -> None:
+    first, second = run(100, **other), run(150, workers=2)
+    assert scaling_rows([first, second])[1].notes == (f"Not compared with the one-worker run: {why}.",)
+    answer = difference([first], [second])
+    assert (answer.ratio, answer.seen, answer.verdict) == (None, False, "not compared")
+    assert answer.notes == (f"Not compared: {why}.",)
+
+
+def test_strong_scaling_is_against_one_worker_with_the_batch_of_all() -> None:
+    one, two, four = scaling_rows([run(100, batch=64), run(180, workers=2, batch=32), run(300, workers=4, batch=16)])
+    assert (one.scaling, two.scaling, four.scaling) == (None, "strong", "strong")
+    assert values(two) == (200, 1.8, 0.9)
+    assert values(four) == (400, 3, 0.75)
+
+
+def test_where_both_baselines_are_there_it_is_weak_unless_strong_is_asked_for() -> None:
+    records = [run(100, batch=32), run(120, batch=64), run(180, workers=2, batch=32)]
+    assert values(scaling_rows(records)[2]) == (200, 1.8, 0.9)
+    strong = scaling_rows(records, scaling="strong")[2]
+    assert (strong.scaling, *values(strong)) == ("strong", 240, 1.5, 0.75)
+    assert scaling_rows(records[::2], scaling="strong")[1].ideal is None
+
+
+def test_repeats_are_one_row_in_order_of_turn_and_rows_keep_their_order() -> None:
+    one, two = turns([100, 101, 102]), turns([150, 151, 152], workers=2)
+    rows = scaling_rows([two[2], one[0], two[0], one[2], two[1], one[1]])
+    assert [row.records for row in rows] == [tuple(two), tuple(one)]
+    assert rows[0].baseline == tuple(one)
+
+
+def test_figures_over_repeats_fit_together() -> None:
+    _, row = scaling_rows([*turns([100, 90, 104]), *turns([150, 149, 170], workers=2)])
+    assert row.ideal is not None
+    assert row.efficiency is not None
+    assert row.efficiency.value == pytest.approx(row.throughput.value / row.ideal)
+    assert row.throughput.value == pytest.approx((150 * 149 * 170) ** (1 / 3))
+
+
+def test_of_one_record_the_throughput_is_its_own() -> None:
+    (row,) = scaling_rows([run(100, within=0.03)])
+    assert (row.throughput.value, row.throughput.low, row.throughput.high) == pytest.approx((100, 97, 103))
+
+
+def test_what_slowed_a_whole_turn_cancels_in_its_ratio() -> None:
+    weather = [1.0, 0.7, 0.9, 1.1]
+    _, row = scaling_rows([*turns([100 * w for w in weather]), *turns([180 * w for w in weather], workers=2)])
+    assert row.speedup is not None
+    assert (row.speedup.value, row.speedup.low, row.speedup.high) == pytest.approx((1.8, 1.8, 1.8))
+    assert any(note.startswith("Repeats lie up to 57% apart") for note in row.notes)
+
+
+def test_an_interval_over_turns_is_students_of_the_logarithms() -> None:
+    _, row = scaling_rows([*turns([100, 100, 100]), *turns([150, 160, 170], workers=2)])
+    logs = np.log([1.5, 1.6, 1.7])
+    reach = 4.30265 * logs.std(ddof=1) / math.sqrt(3)
+    assert row.speedup is not None
+    ends = [math.exp(logs.mean() - reach), math.exp(logs.mean() + reach)]
+    assert [row.speedup.low, row.speedup.high] == pytest.approx(ends, rel=1e-4)
+    assert row.efficiency is not None
+    assert [row.efficiency.low, row.efficiency.high] == pytest.approx([end / 2 for end in ends], rel=1e-4)
+
+
+def test_one_turn_combines_the_runs_own_intervals_and_says_so() -> None:
+    _, row = scaling_rows([run(100, within=0.03), run(150, workers=2, within=0.04)])
+    assert row.speedup is not None
+    assert row.speedup.spread == pytest.approx(0.05, abs=0.003)
+    (note,) = row.notes
+    assert note.startswith("One turn only: the interval comes from within the runs")
+    _, bare = scaling_rows([run(100), run(150, workers=2, within=None)])
+    assert bare.speedup is not None
+    assert bare.speedup.low is None
+    assert bare.notes == ("One turn only: there is no interval. Take 3 or more (--repeats).",)
+
+
+def test_two_turns_are_few_and_turns_that_do_not_meet_give_no_interval() -> None:
+    _, two = scaling_rows([*turns([100, 101]), *turns([150, 149], workers=2)])
+    assert two.notes == ("Only 2 turns: the interval is wide. Take 3 or more (--repeats).",)
+    _, missed = scaling_rows([run(100, turn=0), run(150, workers=2, turn=1)])
+    assert missed.speedup is not None
+    assert (missed.speedup.value, missed.speedup.low) == (1.5, None)
+    assert missed.notes == ("No turn has both runs: there is no interval. Run the missing ones.",)
+
+
+def test_runs_without_a_turn_are_paired_in_their_order() -> None:
+    ones, twos = [run(rate) for rate in (100, 50, 80)], [run(rate, workers=2) for rate in (180, 90, 144)]
+    _, row = scaling_rows([*ones, *twos])
+    assert row.speedup is not None
+    assert (row.speedup.low, row.speedup.high) == pytest.approx((1.8, 1.8))
+
+
+def test_an_efficiency_far_above_one_is_flagged() -> None:
+    _, impossible = scaling_rows([*turns([100, 101, 99]), *turns([260, 261, 262], workers=2)])
+    assert any(note.startswith("Efficiency 131% is more than the devices can give: one") for note in impossible.notes)
+    _, chance = scaling_rows([*turns([100, 130, 90]), *turns([230, 231, 210], workers=2)])
+    assert any("so this may be chance" in note for note in chance.notes)
+    _, fine = scaling_rows([*turns([100, 101, 99]), *turns([202, 204, 200], workers=2)])
+    assert fine.notes == ()
+
+
+def test_a_difference_is_named_with_its_size() -> None:
+    a, b = turns([110, 111, 109]), turns([100, 100, 100], strategy="allreduce")
+    assert difference(a, b).verdict.startswith("10.0% faster (")
+    assert difference(b, a).verdict.startswith("9.1% slower (")
+    assert difference(a, b).seen
+    same = difference(a, turns([109, 112, 110], strategy="allreduce"))
+    assert (same.seen, same.verdict) == (False, "no difference seen")
+
+
+def test_the_difference_seen_from_the_other_side_is_its_inverse() -> None:
+    a, b = turns([110, 115, 109]), turns([100, 98, 100], strategy="allreduce")
+    there, back = difference(a, b).ratio, difference(b, a).ratio
+    assert there is not None
+    assert back is not None
+    assert (back.value, back.low, back.high) == pytest.approx((1 / there.value, 1 / there.high, 1 / there.low))  # type: ignore[operator]
+
+
+def share_seen(faster: float, count: int, *, varies: float = 0.01, studies: int = 1000) -> float:
+    """In how many studies a difference is seen, where every run varies by so much and turns by five times that."""
+    random = np.random.default_rng(count)
+    seen = 0
+    for _ in range(studies):
+        weather = 100 * np.exp(5 * varies * random.standard_normal(count))
+        a, b = weather * np.exp(varies * random.standard_normal((2, count))) * [[faster], [1.0]]
+        seen += difference(turns(a.tolist()), turns(b.tolist(), strategy="allreduce")).seen
+    return seen / studies
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_where_there_is_no_difference_hardly_any_is_seen(count: int) -> None:
+    assert 0.03 <= share_seen(1.0, count) <= 0.07
+
+
+def test_a_difference_of_three_percent_is_seen_in_five_turns_that_vary_by_one() -> None:
+    assert share_seen(1.03, 5, studies=400) > 0.9
+    assert share_seen(1.03, 2, studies=400) < 0.5, "two turns are few"
+
+
+def test_one_turn_with_honest_intervals_hardly_sees_what_is_not_there() -> None:
+    random = np.random.default_rng(7)
+    rates = 100 * np.exp(0.01 * random.standard_normal((2, 1000)))
+    pairs = [(run(a, within=0.0196), run(b, within=0.0196, strategy="allreduce")) for a, b in rates.T.tolist()]
+    assert 0.03 <= np.mean([difference([a], [b]).seen for a, b in pairs]) <= 0.07

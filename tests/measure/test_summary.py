@@ -1,75 +1,23 @@
 """From every worker's series to the figures of a record: all of them add up."""
 
 import math
-from typing import Any
 
 import numpy as np
+import pace
 import pytest
 
-from paceline.measure.summary import WorkerSeries, mean_losses, summarise
+from paceline.measure.stats import Series
+from paceline.measure.summary import mean_losses, summarise
+from paceline.measure.wallclock import WorkerSeries
 
 
-def worker(
-    steps: int,
-    *,
-    late: float = 0.0,
-    exchange: float = 0.03,
-    samples: int = 8,
-    paces: np.ndarray | None = None,
-    **changes: Any,
-) -> WorkerSeries:
-    """A worker whose backward ends `late` after 0.1 s, and whose exchange then ends with everybody's."""
-    stretch = np.ones(steps) if paces is None else paces
-    durations = 0.2 * stretch
-    begin = 100 + np.concatenate([[0.0], np.cumsum(durations)[:-1]])
-    series = {
-        "begin": begin,
-        "end": begin + durations,
-        "arrival": begin + (0.1 + late) * stretch,
-        "samples": np.full(steps, float(samples)),
-        "units": np.full(steps, 3.0 * samples),
-        "loss": np.linspace(2, 1, steps),
-        "input": 0.02 * stretch,
-        "forward": 0.03 * stretch,
-        "backward": (0.05 + late) * stretch,
-        "exchange": (exchange + 0.04 - late) * stretch,
-        "update": 0.01 * stretch,
-    }
-    claimed = sum(series[name] for name in ("input", "forward", "backward", "exchange", "update"))
-    return {**series, "other": durations - claimed, **changes}
+def worker(steps: int, *, samples: int = 8, paces: Series | None = None) -> WorkerSeries:
+    """Steps of 0.2 s, or as many times that as `paces` says, with three units to a sample."""
+    durations = 0.2 * (np.ones(steps) if paces is None else paces)
+    return {**pace.worker(durations, units=samples, begin=100), "units": np.full(steps, 3.0 * samples)}
 
 
 PACES = np.concatenate([[5.0, 3.0], np.ones(40)])
-
-
-def test_wait_and_exchange_come_from_the_arrivals() -> None:
-    early, late = worker(42, paces=PACES), worker(42, late=0.04, paces=PACES)
-    phases = summarise([early, late], synchronous=True).phases
-    # The early one waits 0.04 s for the late one, which waits for nobody; after that both exchange for 0.03 s.
-    assert phases["wait"] == pytest.approx((0.04 + 0) / 2)
-    assert phases["exchange"] == pytest.approx(0.03)
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_phases_add_up_to_the_step(synchronous: bool) -> None:
-    workers = [worker(42, late=late, paces=PACES) for late in (0.0, 0.01, 0.04)]
-    summary = summarise(workers, synchronous=synchronous)
-    assert sum(summary.phases.values()) == pytest.approx(np.mean(summary.worker_seconds) / summary.steps_timed)
-    assert min(summary.phases.values()) >= 0
-
-
-def test_without_a_barrier_nobody_is_said_to_wait_for_others() -> None:
-    workers = [worker(42), worker(42, late=0.04)]
-    phases = summarise(workers, synchronous=False).phases
-    assert phases["wait"] == 0
-    assert phases["exchange"] == pytest.approx((0.07 + 0.03) / 2)
-
-
-def test_a_wait_is_never_longer_than_the_time_blocked() -> None:
-    blocked_briefly = worker(42, exchange=-0.03)  # blocked 0.01 s, though the other came 0.04 s later
-    phases = summarise([blocked_briefly, worker(42, late=0.04)], synchronous=True).phases
-    assert phases["wait"] == pytest.approx(0.01 / 2)
-    assert phases["exchange"] >= 0
 
 
 def test_the_warm_up_is_stored_apart_and_never_counted() -> None:
@@ -98,8 +46,8 @@ def test_an_uneven_pace_is_told_in_words() -> None:
     paces = np.ones(201)
     paces[150:160] = 10  # one window in twenty: the median does not see it, the mean does
     (warning,) = summarise([worker(201, paces=paces)], synchronous=True).warnings
-    assert "the pace was uneven" in warning
-    assert "31%" in warning  # 200 steps of work in the time of 290: 1 − 200/290
+    assert "31% below the median" in warning  # 200 steps of work in the time of 290: 1 − 200/290
+    assert "5.0% of the steps were over twice as slow as usual" in warning
     slight = np.ones(201)
     slight[150:160] = 1.3
     assert summarise([worker(201, paces=slight)], synchronous=True).warnings == []
@@ -127,3 +75,70 @@ def test_every_worker_counts_its_own_samples() -> None:
     summary = summarise([worker(42, samples=8), worker(42, samples=2)], synchronous=True)
     assert sum(summary.worker_samples) == summary.samples_timed
     assert summary.worker_samples[0] == 4 * summary.worker_samples[1]
+
+
+def test_the_originals_way_times_exactly_the_steps_after_its_warm_up() -> None:
+    paces = np.concatenate([np.full(10, 7.0), np.linspace(1.5, 0.5, 20)])
+    workers = [worker(30, samples=8, paces=paces), worker(30, samples=2, paces=2 * paces)]
+    summary = summarise(workers, synchronous=True, fixed_warmup=10)
+    assert (summary.warmup_steps, summary.steps_timed) == (10, 20)
+    assert summary.timed == [slice(10, 30)] * 2
+    assert summary.worker_samples == [160, 40]
+    assert summary.samples_timed == 200
+    assert summary.worker_seconds == pytest.approx([20 * 0.2, 40 * 0.2])
+    assert summary.seconds_timed == pytest.approx(40 * 0.2)
+    assert summary.throughput == {"value": pytest.approx(24 / 0.2 + 6 / 0.4), "low": None, "high": None}
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_the_originals_way_is_marked_as_such(synchronous: bool) -> None:
+    summary = summarise([worker(30), worker(30)], synchronous=synchronous, fixed_warmup=10)
+    (warning,) = summary.warnings
+    assert warning.startswith("Timed the originals' way: 20 steps after 10 as one window. There is no interval")
+
+
+def test_a_run_stopped_within_its_fixed_warm_up_is_timed_over_its_last_step() -> None:
+    summary = summarise([worker(4)], synchronous=True, fixed_warmup=10)
+    assert (summary.warmup_steps, summary.steps_timed) == (3, 1)
+    assert summary.throughput["value"] == pytest.approx(120)
+
+
+NOISY = [1 + 0.1 * np.abs(np.random.default_rng(seed).standard_normal(200)) for seed in range(3)]
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+@pytest.mark.parametrize("fixed_warmup", [None, 10])
+def test_it_does_not_matter_which_worker_is_which(synchronous: bool, fixed_warmup: int | None) -> None:
+    workers = [worker(200, samples=4 + rank, paces=paces) for rank, paces in enumerate(NOISY)]
+    one = summarise(workers, synchronous=synchronous, fixed_warmup=fixed_warmup)
+    other = summarise(workers[::-1], synchronous=synchronous, fixed_warmup=fixed_warmup)
+    assert other.throughput == pytest.approx(one.throughput)
+    assert other.worker_samples == one.worker_samples[::-1]
+    assert (other.samples_timed, other.warmup_steps) == (one.samples_timed, one.warmup_steps)
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+@pytest.mark.parametrize("factor", [0.01, 3.0])
+def test_a_machine_so_many_times_slower_has_so_many_times_less_throughput(synchronous: bool, factor: float) -> None:
+    one = summarise([worker(200, paces=paces) for paces in NOISY], synchronous=synchronous)
+    slower = summarise([worker(200, paces=factor * paces) for paces in NOISY], synchronous=synchronous)
+    assert slower.warmup_steps == one.warmup_steps
+    for name, value in one.throughput.items():
+        assert slower.throughput[name] == pytest.approx(value / factor, rel=1e-6)  # type: ignore[operator]
+
+
+def test_twice_the_workers_of_one_kind_have_twice_the_throughput() -> None:
+    one = summarise([worker(200, paces=NOISY[0])], synchronous=True)
+    two = summarise([worker(200, paces=NOISY[0])] * 2, synchronous=True)
+    assert two.throughput["value"] == pytest.approx(2 * one.throughput["value"])  # type: ignore[operator]
+    assert two.samples_timed == 2 * one.samples_timed
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_the_rate_lies_within_its_interval_and_samples_add_up(synchronous: bool) -> None:
+    for steps in (7, 20, 61, 200):
+        workers = [worker(steps, samples=3 + rank, paces=paces[:steps]) for rank, paces in enumerate(NOISY)]
+        summary = summarise(workers, synchronous=synchronous)
+        assert sum(summary.worker_samples) == summary.samples_timed
+        if summary.throughput["low"] is not None:
+            assert summary.throughput["low"] <= summary.throughput["value"] <= summary.throughput["high"]  # type: ignore[operator]

@@ -1,0 +1,49 @@
+"""When a run has been measured well enough to stop."""
+
+from array import array
+
+import numpy as np
+
+from paceline.measure.stats import median_interval, warmup_steps, window_rates
+
+_FIRST_LOOK = 60
+_GROWTH = 1.25
+_IN_A_ROW = 3
+_MOST_WARMUP = 1 / 4
+
+
+class Stopping:
+    """Told every step of one worker; says when the 95 % interval of its rate is within ± `percent` of the value.
+
+    Who looks often stops too early: at one of many looks an interval is narrow by chance. Looks are taken at 60 steps
+    and whenever there are a quarter more; at three in a row the interval must be narrow and the warm-up must be at most
+    a quarter of the steps. Simulated for ± 1 to 10 %, the interval at the end then holds the truth in 92–98 % of runs
+    (tests/measure/test_stopping.py). A warm-up that has hardly begun to fade when a run stops is not seen by anybody.
+    """
+
+    def __init__(self, percent: float) -> None:
+        self._share = percent / 100
+        self._seconds = array("d")
+        self._units = array("d")
+        self._next_look = _FIRST_LOOK
+        self._in_a_row = 0
+
+    def step(self, seconds: float, units: float) -> None:
+        """One more step was done."""
+        self._seconds.append(seconds)
+        self._units.append(units)
+
+    def narrow_enough(self) -> bool:
+        """Whether the run may stop; costs nothing between looks, and a few steps' additions at them on average."""
+        steps = len(self._seconds)
+        if self._in_a_row < _IN_A_ROW and steps >= self._next_look:
+            self._next_look = int(steps * _GROWTH) + 1
+            self._in_a_row = self._in_a_row + 1 if self._narrow() else 0
+        return self._in_a_row >= _IN_A_ROW
+
+    def _narrow(self) -> bool:
+        # Copies: an array that is lent out cannot grow.
+        seconds, units = np.array(self._seconds), np.array(self._units)
+        skip = warmup_steps(seconds)
+        spread = median_interval(window_rates(units[skip:], seconds[skip:])).spread
+        return spread is not None and spread <= self._share and skip <= _MOST_WARMUP * len(seconds)
