@@ -35,8 +35,20 @@ class Record:
     throughput: dict[str, Any]
     per_worker: list[dict[str, Any]]
     servers: list[dict[str, Any]]
-    phases: dict[str, float | None]
+    utilisation: list[dict[str, Any]]
+    """Per device: how busy it was in all, and by this run's workers."""
+
+    phases: dict[str, float]
     """Seconds per step, mean over workers and timed steps; they add up to the step."""
+
+    overlap: dict[str, float] | None
+    """Seconds per step in which an exchange was under way: hidden behind backward, exposed after it, and in all."""
+
+    buckets: list[dict[str, Any]]
+    """Medians, in seconds since backward began: when each was ready, and when its exchange started and ended."""
+
+    gradients: list[dict[str, Any]]
+    """Of each tensor, in order of registration: bytes, and when it was ready after backward began."""
 
     learning: dict[str, Any]
     traffic: dict[str, Any]
@@ -47,11 +59,16 @@ class Record:
     def __post_init__(self) -> None:
         counted = sum(worker["samples"] for worker in self.per_worker)
         assert counted == self.samples_timed, f"{counted} samples of the workers, {self.samples_timed} timed"
+        for worker in self.per_worker:
+            phases, step = sum(worker["phases"].values()), worker["step_seconds"]
+            assert abs(phases - step) <= 0.01 * step, (
+                f"phases of worker {worker['rank']}: {phases} s of {step} s a step"
+            )
 
     @property
     def step_seconds(self) -> float:
         """Mean seconds of a timed step."""
-        return sum(seconds for seconds in self.phases.values() if seconds is not None)
+        return sum(self.phases.values())
 
     def to_json(self) -> str:
         """One JSON object."""

@@ -4,18 +4,20 @@ import dataclasses
 import math
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from paceline.errors import SpecError
 from paceline.grammar import choose, require
+from paceline.timing import fixed_timing
 from paceline.units import parse_seconds
 
 LR_RULES = ("none", "linear", "sqrt")
 PRECISIONS = ("fp32", "bf16")
 VALIDATIONS = ("epoch", "end", "off")
+LENGTHS = ("steps", "epochs", "seconds")
 
 # What a field of each type accepts, and how that is called; the fields with choices hold words.
 _TYPES: dict[type, tuple[Any, str]] = {
@@ -53,7 +55,13 @@ class RunSpec:
     steps: int | None = None
     epochs: int | None = None
     seconds: float | None = None
-    """How long to train: exactly one of the three."""
+    """How long to train: exactly one of the three, unless the run ends by itself."""
+
+    until_percent: float | None = None
+    """End once the 95 % interval of the rate is within ± so many percent; steps, epochs and seconds are ceilings."""
+
+    timing: str = "detected"
+    """Which steps are timed: after a warm-up that is found in the data, or `fixed:warmup=10,steps=20`."""
 
     lr: float | None = None
     """None is the workload's own."""
@@ -77,6 +85,9 @@ class RunSpec:
     resume: str | None = None
     """A checkpoint to go on from."""
 
+    turn: int = 0
+    """Which repeat of the same settings this is; a study compares runs of the same turn."""
+
     def __post_init__(self) -> None:
         self._check_types()
         for name in ("workers", "workers_per_device", "cores_per_device", "batch", "accumulate", "steps", "epochs"):
@@ -84,8 +95,9 @@ class RunSpec:
         self._at_least("checkpoint_every", 1)
         self._at_least("lr_warmup", 0)
         self._at_least("seed", 0)
+        self._at_least("turn", 0)
         require(self.seed < 2**63, f"--seed {self.seed} is not valid: it must be below 2⁶³.")
-        for name in ("seconds", "lr", "clip_norm", "timeout"):
+        for name in ("seconds", "until_percent", "lr", "clip_norm", "timeout"):
             value = getattr(self, name)
             positive = value is None or 0 < value < math.inf
             require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
@@ -105,8 +117,7 @@ class RunSpec:
             require(right, f"{_flag(name)} {value!r} is not valid: it must be {noun}.")
 
     def _check_together(self) -> None:
-        lengths = [name for name in ("steps", "epochs", "seconds") if getattr(self, name) is not None]
-        require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
+        self._check_length()
         require(
             self.workers % self.workers_per_device == 0,
             f"--workers {self.workers} does not fill devices of --workers-per-device {self.workers_per_device}: "
@@ -121,6 +132,20 @@ class RunSpec:
             self.lr_warmup is None or self.lr_rule != "none",
             f"--lr-warmup {self.lr_warmup} needs --lr-rule linear or sqrt: without a rule the rate stays as it is.",
         )
+
+    def _check_length(self) -> None:
+        lengths = [name for name in LENGTHS if getattr(self, name) is not None]
+        fixed = fixed_timing(self.timing)
+        if fixed is not None:
+            require(
+                not lengths or (lengths == ["steps"] and self.steps == fixed.total),
+                f"--timing {self.timing} runs {fixed.total} steps: leave out {_flags(lengths)}.",
+            )
+            require(self.until_percent is None, f"--until-percent needs --timing detected, not {self.timing}.")
+        elif self.until_percent is not None:
+            require("steps" not in lengths or "epochs" not in lengths, "Give --steps or --epochs as ceiling, not both.")
+        else:
+            require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
 
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -160,3 +185,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _flags(names: Iterable[str]) -> str:
+    return " and ".join(_flag(name) for name in names)

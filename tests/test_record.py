@@ -10,6 +10,8 @@ import pytest
 from paceline.errors import DataError, OutputError
 from paceline.record import FILE_NAME, SCHEMA_VERSION, Record
 
+STEP: dict[str, Any] = {"step_seconds": 0.25, "phases": {"input": 0.05, "forward": 0.1, "backward": 0.1}}
+
 
 def record(**changes: Any) -> Record:
     content: dict[str, Any] = {
@@ -23,9 +25,13 @@ def record(**changes: Any) -> Record:
         "warmup_steps": 1,
         "wall_seconds": {"start_up": 1.0, "training": 2.0},
         "throughput": {"value": 64.0, "low": None, "high": None, "unit": "images/s"},
-        "per_worker": [{"rank": 0, "samples": 50}, {"rank": 1, "samples": 46}],
+        "per_worker": [{"rank": 0, "samples": 50, **STEP}, {"rank": 1, "samples": 46, **STEP}],
         "servers": [],
-        "phases": {"input": 0.05, "forward": 0.1, "backward": 0.1},
+        "utilisation": [],
+        "phases": STEP["phases"],
+        "overlap": None,
+        "buckets": [],
+        "gradients": [],
         "learning": {"loss": [1.0, None, 0.5]},
         "traffic": {"claimed": {"ring": 10}},
         "strategy_report": {},
@@ -53,6 +59,13 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         record().samples_timed = 1  # type: ignore[misc]
+
+
+def test_phases_that_do_not_add_up_to_the_step_cannot_become_a_record() -> None:
+    near, far = ({"rank": 0, "samples": 96, **STEP, "step_seconds": seconds} for seconds in (0.252, 0.26))
+    record(per_worker=[near])
+    with pytest.raises(AssertionError, match=r"phases of worker 0: 0\.25 s of 0\.26 s a step"):
+        record(per_worker=[far])
 
 
 def test_samples_that_do_not_add_up_cannot_become_a_record() -> None:

@@ -41,7 +41,7 @@ def interval(throughput: dict[str, float | None]) -> str:
     value, low, high = throughput["value"], throughput["low"], throughput["high"]
     assert value is not None
     if low is None or high is None:
-        return f"{value:,.4g} (too few windows for an interval)"
+        return f"{value:,.4g} (no interval)"
     return f"{value:,.4g} ({low:,.4g}–{high:,.4g})"
 
 
@@ -55,8 +55,10 @@ def print_summary(record: Record, folder: Path) -> None:
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}")
-    facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up")
+    way = ", counted beforehand" if spec["timing"] != "detected" else ""
+    facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
+    facts.add_row("busy", _busy(record))
     facts.add_row("loss", _loss(record))
     facts.add_row("learning", _learning(record))
     facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
@@ -84,6 +86,17 @@ def _phases(record: Record) -> str:
     measured = {name: seconds for name, seconds in record.phases.items() if seconds}
     shares = sorted(measured.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares)
+
+
+def _busy(record: Record) -> str:
+    """How busy the devices were, and how much of the exchange was hidden."""
+    devices = ", ".join(
+        f"{row['device']} {row['busy_percent']:.0f}%" for row in record.utilisation if row["busy_percent"]
+    )
+    if record.overlap is None or not record.overlap["busy"]:
+        return devices or "not measured"
+    hidden = record.overlap["hidden"] / record.overlap["busy"]
+    return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
 
 
 def _loss(record: Record) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from paceline.errors import Interrupted, SpecError
 from paceline.grammar import choose
-from paceline.spec import RunSpec, read_toml
+from paceline.spec import LENGTHS, RunSpec, read_toml
 from paceline.units import parse_seconds
 
 _EXAMPLES = """
@@ -21,6 +21,8 @@ Examples:
   paceline train resnet18:image=64 --workers 2 --strategy allreduce:wire=bf16 --steps 50
 
   paceline train nmt:units=64,vocabulary=1000,length=20 --strategy ps:servers=2,mode=async --seconds 30
+
+  paceline train resnet18:image=32 --workers 2 --feed synthetic --until-percent 2
 
   paceline train --spec studies/vae-mnist.toml --workers 2
 
@@ -48,6 +50,17 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Train for so many updates.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for so many passes over the data.")] = None,
     seconds: Annotated[str | None, typer.Option(help="Train for so long, validation included: 30s, 5m.")] = None,
+    until_percent: Annotated[
+        float | None,
+        typer.Option(
+            help="End once the rate is known within ± so many percent; --steps, --epochs and --seconds are then "
+            "ceilings (default: 10 minutes)."
+        ),
+    ] = None,
+    timing: Annotated[
+        str,
+        typer.Option(help="detected: warm-up is found in the data; fixed:warmup=10,steps=20: as old benchmarks did."),
+    ] = "detected",
     lr: Annotated[float | None, typer.Option(help="Learning rate (default: the workload's).")] = None,
     lr_rule: Annotated[str, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = "none",
     lr_warmup: Annotated[int | None, typer.Option(help="Updates to reach a scaled rate (default: 100).")] = None,
@@ -82,6 +95,8 @@ def train(
         "steps": steps,
         "epochs": epochs,
         "seconds": parse_seconds(seconds) if seconds is not None else None,
+        "until_percent": until_percent,
+        "timing": timing,
         "lr": lr,
         "lr_rule": lr_rule,
         "lr_warmup": lr_warmup,
@@ -96,8 +111,8 @@ def train(
     if settings is not None:
         typed = {name: value for name, value in flags.items() if _typed(context, name)}
         told = read_toml(settings)
-        if typed.keys() & {"steps", "epochs", "seconds"}:
-            told = {name: value for name, value in told.items() if name not in ("steps", "epochs", "seconds")}
+        if typed.keys() & {*LENGTHS, "timing"}:
+            told = {name: value for name, value in told.items() if name not in LENGTHS}
         flags = {**told, **typed}
     if flags.get("workload") is None:
         raise SpecError("Say what to train: paceline train WORKLOAD; `paceline workloads` lists them.")

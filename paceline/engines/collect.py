@@ -12,23 +12,27 @@ import numpy as np
 
 from paceline import __version__
 from paceline.engines.plan import Plan
+from paceline.engines.rows import device_rows, server_rows, worker_rows
+from paceline.measure import sidecar
+from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.summary import Summary, mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
-from paceline.record import SIDECAR_NAME, Record
-from paceline.traffic.ps import ParameterServer
+from paceline.record import Record
+from paceline.spec import RunSpec
+from paceline.timing import fixed_timing
 from paceline.workers.assignment import series_of
 
 
 def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float) -> Record:
     """The record of a finished run, saved."""
-    series: list[WorkerSeries] = []
-    for rank in range(len(reports)):
-        with np.load(series_of(scratch, rank)) as arrays:
-            series.append({name: arrays[name] for name in arrays.files})
-    summary = summarise(series, synchronous=plan.traffic.synchronous)
+    series = [_series(scratch, rank) for rank in range(len(reports))]
+    fixed = fixed_timing(plan.spec.timing)
+    summary = summarise(
+        series, synchronous=plan.traffic.synchronous, fixed_warmup=fixed.warmup if fixed is not None else None
+    )
     first = reports[0]
-    walls = {name: max(r["wall_seconds"][name] for r in reports) for name in first["wall_seconds"]}
-    walls["start_up"] = max(0.0, wall_seconds - sum(v for k, v in walls.items() if k != "start_up"))
+    workers = worker_rows(plan, summary, series, reports)
+    phases = {name: float(np.mean([w["phases"][name] for w in workers])) for name in workers[0]["phases"]}
     record = Record(
         spec=first["spec"],
         workload=first["workload"],
@@ -38,47 +42,47 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         steps_timed=summary.steps_timed,
         seconds_timed=summary.seconds_timed,
         warmup_steps=summary.warmup_steps,
-        wall_seconds=walls,
+        wall_seconds=_walls(reports, wall_seconds),
         throughput={**summary.throughput, "unit": f"{first['workload']['unit']}/s"},
-        per_worker=_per_worker(summary, reports),
-        servers=_servers(plan),
-        phases=_phases(plan, summary.phases),
+        per_worker=workers,
+        servers=server_rows(plan, first["strategy_report"].pop("server_utilisation_percent", None)),
+        utilisation=device_rows(plan, workers, reports),
+        phases=phases,
+        overlap=_overlap(series, summary.timed, phases),
+        buckets=buckets_of(series, summary.timed),
+        gradients=gradients_of(series, summary.timed, first["gradients"]),
         learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
-        warnings=[*summary.warnings, *_warnings(first)],
+        warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_warnings(first)],
     )
     out.mkdir(parents=True, exist_ok=True)
-    named = {f"worker{rank}_{name}": values for rank, worker in enumerate(series) for name, values in worker.items()}
-    np.savez_compressed(out / SIDECAR_NAME, **named)  # type: ignore[arg-type]
+    sidecar.save(out, series)
     record.save(out)
     return record
 
 
-def _per_worker(summary: Summary, reports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per worker: who it was and what it did in the timed steps."""
-    rows = []
-    for rank, report in enumerate(reports):
-        rows.append(
-            {
-                "rank": rank,
-                "node": 0,
-                "device": report["device"],
-                "cores": report["cores"],
-                "samples": summary.worker_samples[rank],
-                "seconds": summary.worker_seconds[rank],
-                "utilisation_percent": report["utilisation_percent"],
-                "peak_memory_bytes": report["peak_memory_bytes"],
-            }
-        )
-    return rows
+def _series(scratch: Path, rank: int) -> WorkerSeries:
+    with np.load(series_of(scratch, rank)) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
-def _phases(plan: Plan, phases: dict[str, float]) -> dict[str, float | None]:
-    """Within a staleness bound waiting is part of the exchange and not told apart: not measured is null."""
-    bounded = isinstance(plan.traffic, ParameterServer) and plan.traffic.mode == "stale"
-    return {**phases, "wait": None} if bounded else {**phases}
+def _walls(reports: Sequence[dict[str, Any]], wall_seconds: float) -> dict[str, float]:
+    """How all the time divides; what nothing else took was start-up."""
+    walls = {name: max(r["wall_seconds"][name] for r in reports) for name in reports[0]["wall_seconds"]}
+    return {**walls, "start_up": max(0.0, wall_seconds - sum(v for k, v in walls.items() if k != "start_up"))}
+
+
+def _overlap(
+    series: Sequence[WorkerSeries], timed: Sequence[slice], phases: dict[str, float]
+) -> dict[str, float] | None:
+    """What was hidden is seen in the buckets; what was exposed is what the workers stood still for."""
+    hidden = hidden_seconds(series, timed)
+    if hidden is None:
+        return None
+    exposed = phases["exchange"] + phases["wait"]
+    return {"busy": hidden + exposed, "hidden": hidden, "exposed": exposed}
 
 
 def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[WorkerSeries]) -> dict[str, Any]:
@@ -105,12 +109,19 @@ def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[Wo
     }
 
 
-def _servers(plan: Plan) -> list[dict[str, Any]]:
-    place = plan.placement.server_place
-    return [
-        {"server": i, "device": slot.device, "cores": list(slot.cores), "place": place}
-        for i, slot in enumerate(plan.placement.servers)
-    ]
+def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
+    """A run that was to end by itself came to its ceiling first."""
+    if spec.until_percent is None:
+        return []
+    value, low, high = (summary.throughput[name] for name in ("value", "low", "high"))
+    if value is None or low is None or high is None:
+        known = "is not known well enough for any interval"
+    else:
+        percent = 100 * max(high - value, value - low) / value
+        if percent <= spec.until_percent:
+            return []
+        known = f"is known within ± {percent:.1f} % only"
+    return [f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: allow more --seconds or --steps."]
 
 
 def _warnings(first: dict[str, Any]) -> list[str]:

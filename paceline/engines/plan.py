@@ -7,12 +7,16 @@ from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
-from paceline.spec import RunSpec
+from paceline.spec import LENGTHS, RunSpec
+from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
 from paceline.traffic.allreduce import AllReduce
 from paceline.traffic.base import Traffic
 from paceline.traffic.ps import ParameterServer
 from paceline.workloads import catalogue as workloads
+
+CEILING_SECONDS = 600.0
+"""How long a run goes on at the most that ends by itself, unless told otherwise."""
 
 DEFAULT_WARMUP = 100
 """Updates over which a scaled learning rate is reached; not a share of the run, which may be resumed and prolonged."""
@@ -33,7 +37,7 @@ def plan(spec: RunSpec) -> Plan:
     feed = feeds.check(spec.feed)
     endless = feed.startswith("synthetic")
     resolved = dataclasses.replace(
-        spec,
+        _with_length(spec),
         workload=workloads.check(spec.workload),
         strategy=strategies.check(spec.strategy),
         feed=feed,
@@ -58,6 +62,16 @@ def plan(spec: RunSpec) -> Plan:
     if spec.mps and spec.workers_per_device == 1:
         raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
     return Plan(spec=dataclasses.replace(resolved, device=placement.kind), placement=placement, traffic=traffic)
+
+
+def _with_length(spec: RunSpec) -> RunSpec:
+    """How long to train, where it follows from how to time."""
+    fixed = fixed_timing(spec.timing)
+    if fixed is not None:
+        return dataclasses.replace(spec, steps=fixed.total)
+    if spec.until_percent is not None and all(getattr(spec, name) is None for name in LENGTHS):
+        return dataclasses.replace(spec, seconds=CEILING_SECONDS)
+    return spec
 
 
 def _demand(spec: RunSpec, traffic: Traffic) -> Demand:

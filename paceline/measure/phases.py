@@ -1,6 +1,7 @@
-"""Where the time of a step went, on average over the timed steps."""
+"""Where the time of a step went, for each worker, and who came last to the exchange."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,14 +10,49 @@ from paceline.measure.wallclock import WorkerSeries
 _OWN_PHASES = ("input", "forward", "backward", "update", "other")
 
 
-def mean_phases(workers: Sequence[WorkerSeries], timed: list[slice], *, synchronous: bool) -> dict[str, float]:
-    """Mean seconds per step. wait_r = A − A_r, where A is the last arrival of all workers; exchange is the rest."""
+def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchronous: bool) -> list[dict[str, float]]:
+    """Each worker's mean seconds per timed step; they add up to its step.
+
+    Where workers wait for one another, wait_r = A − A_r with A the last arrival of all, and exchange is the rest until
+    the end of the exchange. Elsewhere wait is what a staleness bound held the worker back.
+    """
     parts = list(zip(workers, timed, strict=True))
-    phases = {name: float(np.mean([w[name][part].mean() for w, part in parts])) for name in _OWN_PHASES}
-    blocked = float(np.mean([w["exchange"][part].mean() for w, part in parts]))
-    wait = 0.0
+    blocked = [w["exchange"][part] for w, part in parts]
+    waits = [w["held"][part] for w, part in parts]
     if synchronous:
-        arrivals = np.array([w["arrival"][part] for w, part in parts])
-        exchanges = np.array([w["exchange"][part] for w, part in parts])
-        wait = float(np.clip(arrivals.max(axis=0) - arrivals, 0, exchanges).mean())
-    return {**phases, "wait": wait, "exchange": blocked - wait}
+        arrivals = _arrivals(workers, timed)
+        waits = [np.clip(arrivals.max(axis=0) - own, 0, b) for own, b in zip(arrivals, blocked, strict=True)]
+    return [
+        {
+            **{name: float(w[name][part].mean()) for name in _OWN_PHASES},
+            "wait": float(waits[rank].mean()),
+            "exchange": float((blocked[rank] - waits[rank]).mean()),
+        }
+        for rank, (w, part) in enumerate(parts)
+    ]
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How a worker came to the exchange, compared with the others."""
+
+    last_share: float
+    """Share of the steps in which it was the last."""
+
+    late_seconds: float
+    """Median of its arrival less the mean arrival of the others; negative: early."""
+
+
+def lateness_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[Lateness]:
+    """Every worker's; durations would not show it, because one worker's delay is everybody's wait."""
+    arrivals = _arrivals(workers, timed)
+    last = arrivals.argmax(axis=0)
+    others = (arrivals.sum(axis=0) - arrivals) / (len(workers) - 1)
+    return [
+        Lateness(float((last == rank).mean()), float(np.median(arrivals[rank] - others[rank])))
+        for rank in range(len(workers))
+    ]
+
+
+def _arrivals(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> np.ndarray:
+    return np.array([w["arrival"][part] for w, part in zip(workers, timed, strict=True)])

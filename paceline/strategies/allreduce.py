@@ -1,5 +1,6 @@
 """All-reduce on DDP's reducer: a comm hook starts each bucket's exchange, and `exchange` waits for all of them."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,13 +48,13 @@ class _Message:
     """Gradients under way together: those of one bucket, one pack, or several small ones."""
 
     buckets: Sequence[int]
-    """Those whose exchange is over when this one is."""
-
     targets: Sequence[Tensor]
     packed: Tensor
     """What is on the wire: the target itself, or a copy in wire format or of several targets."""
 
     pending: Pending
+    ended: threading.Event
+    """Whether its end has been reported, at the moment it happened."""
 
     def finish(self) -> None:
         """Wait for the sum and put it where the gradients are."""
@@ -135,10 +136,8 @@ class AllReduceReplica(LocalReplica):
         for index, gradients in self._ready:
             if gradients.nbytes >= limit:
                 self._events.start(index)
-                *pieces, final = gradients.tensor_split(max(1, min(self._options.packs or 1, gradients.numel())))
-                for piece in pieces:
-                    self._send((), [piece])
-                self._send((index,), [final])
+                for piece in gradients.tensor_split(max(1, min(self._options.packs or 1, gradients.numel()))):
+                    self._send((index,), [piece])
                 continue
             self._small.append((index, gradients))
             if sum(waiting.nbytes for _, waiting in self._small) >= limit:
@@ -159,7 +158,15 @@ class AllReduceReplica(LocalReplica):
         wire = _WIRE[self._options.wire]
         if wire is not None:
             packed = packed.to(wire)
-        self._under_way.append(_Message(buckets, targets, packed, self._group.all_reduce(packed)))
+        ended = threading.Event()
+
+        def end() -> None:
+            ended.set()
+            for bucket in buckets:
+                self._events.end(bucket)
+
+        pending = self._group.all_reduce(packed, then=end if self._events.watching else None)
+        self._under_way.append(_Message(buckets, targets, packed, pending, ended))
 
     def _finish(self) -> None:
         """Wait for everything under way: the synchronisation point of this strategy."""
@@ -167,8 +174,9 @@ class AllReduceReplica(LocalReplica):
             self._send_ready(last=True)
         for message in self._under_way:
             message.finish()
-            for index in message.buckets:
-                self._events.end(index)
+            if not message.ended.is_set():
+                for index in message.buckets:
+                    self._events.end(index)
         self._under_way = []
 
     def exchange(self, samples: int) -> None:

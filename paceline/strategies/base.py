@@ -1,7 +1,7 @@
 """The two protocols everything hangs on: a strategy makes a replica; a replica agrees with its peers."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -48,6 +48,9 @@ class State:
 class Events(Protocol):
     """Where a strategy reports what happens to its buckets; it reads the time itself."""
 
+    watching: bool
+    """Whether this step is looked at closely: the end of an exchange is then told the moment it happens."""
+
     def ready(self, bucket: int, payload_bytes: int) -> None:
         """All gradients of this bucket are there."""
 
@@ -55,11 +58,16 @@ class Events(Protocol):
         """The exchange of this bucket begins."""
 
     def end(self, bucket: int) -> None:
-        """The exchange of this bucket is over on this worker."""
+        """The exchange of this bucket is over on this worker; any thread may say so, and the last word counts."""
+
+    def spend(self, what: Literal["exchange", "held"], seconds: float) -> None:
+        """So much of this step's update was exchange, or of its exchange being held back by a staleness bound."""
 
 
 class NoEvents:
     """Nobody listens."""
+
+    watching = False
 
     def ready(self, bucket: int, payload_bytes: int) -> None:
         """Ignored."""
@@ -68,6 +76,9 @@ class NoEvents:
         """Ignored."""
 
     def end(self, bucket: int) -> None:
+        """Ignored."""
+
+    def spend(self, what: Literal["exchange", "held"], seconds: float) -> None:
         """Ignored."""
 
 

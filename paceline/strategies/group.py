@@ -37,8 +37,8 @@ class Group(Protocol):
     process_group: dist.ProcessGroup | None
     """For libraries that need torch's own; None in the in-process group."""
 
-    def all_reduce(self, tensor: Tensor) -> Pending:
-        """Start adding up `tensor` over all workers, in place."""
+    def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
+        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Make `tensor` what it is on `root`, in place."""
@@ -72,11 +72,13 @@ class TorchGroup:
         nccl = dist.get_backend(process_group) == "nccl"
         self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else None
 
-    def all_reduce(self, tensor: Tensor) -> Pending:
-        """Start adding up `tensor` over all workers, in place."""
+    def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
+        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
         self.tally["ring"] += tensor.nbytes
         (lent,) = self._lend(tensor)
-        work: Pending = dist.all_reduce(lent, group=self.process_group, async_op=True)
+        work: dist.Work = dist.all_reduce(lent, group=self.process_group, async_op=True)
+        if then is not None:
+            work.get_future().then(lambda _: then())
         return work
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
@@ -158,10 +160,12 @@ class InProcessGroup:
         self.tally: Counter[str] = Counter()
         self._meeting = meeting
 
-    def all_reduce(self, tensor: Tensor) -> Pending:
+    def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
         """Add up `tensor` over all workers, in place, in order of rank."""
         self.tally["ring"] += tensor.nbytes
         tensor.copy_(torch.stack(self._meeting.gather(self.rank, tensor)).sum(0))
+        if then is not None:
+            then()
         return _Done()
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:

@@ -1,6 +1,7 @@
 """One server's range of the parameters, and the optimizer that updates it."""
 
 import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -36,6 +37,8 @@ class OwnedRange:
         self._optimizer = config.recipe.build(self._parameters.values())
         self._needs_norm = config.recipe.clip_norm is not None
         self.version = 0
+        self.updating_seconds = 0.0
+        """How long the last update took."""
 
     def check(self, tensors: Values) -> None:
         """Refuse tensors that are not of this range."""
@@ -57,6 +60,7 @@ class OwnedRange:
 
     def update(self, lr: float, scale: float) -> None:
         """One optimizer step with the gradients taken, scaled."""
+        begun = time.perf_counter()
         if scale != 1.0:
             for parameter in self._parameters.values():
                 assert parameter.grad is not None
@@ -65,6 +69,7 @@ class OwnedRange:
             group["lr"] = lr
         self._optimizer.step()
         self.version += 1
+        self.updating_seconds = time.perf_counter() - begun
 
     def values(self) -> dict[str, Tensor]:
         """The parameters themselves, not a copy."""

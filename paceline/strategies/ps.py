@@ -2,7 +2,8 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -72,13 +73,19 @@ class ParameterServerReplica:
         # the synchronisation point: sync waits for all workers' gradients, stale for the slowest worker
         answers = dict(self._servers.ask(pushes, "go"))
         self._squared_norms = [answers[n].fields.get("squared_norm") or 0.0 for n in range(len(self._servers))]
+        self._events.spend("held", max(answer.fields.get("held_seconds", 0.0) for answer in answers.values()))
 
     def update(self, lr: float) -> None:
         """Have the servers apply; return when the new parameters are in the model."""
         self._shares.spend()
         asked = Message("apply", {"lr": lr, "scale": self._scale()})
-        for number in self._receive([asked] * len(self._servers)):
+        begun = time.perf_counter()
+        updating_seconds = 0.0
+        for number, fields in self._receive([asked] * len(self._servers)):
+            updating_seconds = max(updating_seconds, fields["updating_seconds"])
             self._events.end(number)
+        # All but the servers' own work was the way there and back.
+        self._events.spend("exchange", max(0.0, time.perf_counter() - begun - updating_seconds))
         self._flat.clear_gradients()
         self._arrived.reset()
 
@@ -92,13 +99,13 @@ class ParameterServerReplica:
         """The range of each buffer that a server owns, as views."""
         return {dtype: buffer[self._ranges[dtype][number]] for dtype, buffer in buffers.items()}
 
-    def _receive(self, messages: Sequence[Message]) -> Iterator[int]:
-        """Ask for parameters and take them over; yields the number of each server whose part is here."""
+    def _receive(self, messages: Sequence[Message]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Ask for parameters and take them over; yields each server's number and what else it said."""
         for number, answer in self._servers.ask(messages, "parameters"):
             for dtype, target in self._part(self._flat.host_parameters, number).items():
                 target.copy_(answer.tensors[dtype])
                 self._group.tally["from_server"] += target.nbytes
-            yield number
+            yield number, answer.fields
         self._flat.parameters_from_host()
 
     def _pull(self) -> None:
@@ -115,17 +122,17 @@ class ParameterServerReplica:
         share_buffers(self.model, self._group)
 
     def report(self) -> dict[str, Any]:
-        """Without a barrier: how many updates were made between a worker's parameters and its own update."""
-        if self._sync or self._group.rank != 0:
+        """How busy the servers were; without a barrier, how many updates came between a pull and its update."""
+        if self._group.rank != 0:
             return {}
         figures = [answer.fields for answer in self._servers.ask_all(Message("report"), "report")]
+        report: dict[str, Any] = {"server_utilisation_percent": [f["utilisation_percent"] for f in figures]}
+        if self._sync:
+            return report
         updates = sum(f["updates"] for f in figures)
-        if not updates:
-            return {"mean_staleness": None, "max_staleness": None}
-        return {
-            "mean_staleness": sum(f["staleness_sum"] for f in figures) / updates,
-            "max_staleness": max(f["staleness_max"] for f in figures),
-        }
+        report["mean_staleness"] = sum(f["staleness_sum"] for f in figures) / updates if updates else None
+        report["max_staleness"] = max(f["staleness_max"] for f in figures) if updates else None
+        return report
 
     def state(self) -> State:
         """Weights and the servers' optimizer, through rank 0; buffers are this worker's."""

@@ -1,6 +1,7 @@
 """When a worker that has pushed its gradients may update: together with all others, or alone within a bound."""
 
 import math
+import time
 from abc import ABC, abstractmethod
 from typing import TypeAlias
 
@@ -30,7 +31,10 @@ class Rule(ABC):
 
     def pull(self, worker: int) -> Answers:
         """Parameters as they are; the worker takes part from now on."""
-        return [(worker, Message("parameters", tensors=self.owned.values()))]
+        return [(worker, self._parameters(self.owned.values()))]
+
+    def _parameters(self, values: Values) -> Message:
+        return Message("parameters", {"updating_seconds": self.owned.updating_seconds}, values)
 
     def rest(self, worker: int) -> Answers:
         """The worker pushes nothing until it pulls: nobody shall wait for it."""
@@ -112,7 +116,9 @@ class Alone(Rule):
         """Version of the parameters that each worker holds."""
 
         self._pushed: dict[int, Values] = {}
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, float] = {}
+        """Who has pushed and was not let go yet, and since when."""
+
         self._staleness_sum = self._staleness_max = self._count = 0
 
     def push(self, worker: int, gradients: Values) -> Answers:
@@ -120,14 +126,14 @@ class Alone(Rule):
             raise Refusal(f"worker {worker} pushed twice in one step")
         self._updates.setdefault(worker, 0)
         self._pushed[worker] = gradients
-        self._waiting.add(worker)
+        self._waiting[worker] = time.monotonic()
         return self._let_go()
 
     def _let_go(self) -> Answers:
         slowest = min(self._updates.values(), default=0)
         free = sorted(w for w in self._waiting if self._updates[w] - slowest <= self._bound)
-        self._waiting.difference_update(free)
-        return [(worker, Message("go")) for worker in free]
+        now = time.monotonic()
+        return [(worker, Message("go", {"held_seconds": now - self._waiting.pop(worker)})) for worker in free]
 
     def apply(self, worker: int, lr: float, scale: float) -> Answers:
         if worker not in self._pushed or worker in self._waiting:
@@ -139,22 +145,21 @@ class Alone(Rule):
         self.owned.add_up([self._pushed.pop(worker)])
         self.owned.update(lr, scale)
         self._updates[worker] += 1
-        return [*self._parameters(worker), *self._let_go()]
+        return [*self._fresh(worker), *self._let_go()]
 
-    def _parameters(self, worker: int) -> Answers:
+    def _fresh(self, worker: int) -> Answers:
         self._seen[worker] = self.owned.version
-        copies = {name: value.clone() for name, value in self.owned.values().items()}
-        return [(worker, Message("parameters", tensors=copies))]
+        return [(worker, self._parameters({name: value.clone() for name, value in self.owned.values().items()}))]
 
     def pull(self, worker: int) -> Answers:
         # workers pull between the barriers of a settle, when nobody pushes: all counts start anew together
         self._updates[worker] = 0
-        return self._parameters(worker)
+        return self._fresh(worker)
 
     def rest(self, worker: int) -> Answers:
         self._updates.pop(worker, None)
         self._pushed.pop(worker, None)
-        self._waiting.discard(worker)
+        self._waiting.pop(worker, None)
         return self._let_go()
 
     def report(self) -> dict[str, float]:

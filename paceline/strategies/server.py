@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,9 @@ class Server:
     def __init__(self, config: ServerConfig) -> None:
         self._range = OwnedRange(config)
         self._rule: Rule = (Together if config.mode == "sync" else Alone)(self._range, config)
+        self._cores = len(config.cores or [0])
+        self._begun: tuple[float, float] | None = None
+        """When the first gradients came, and the processor time until then."""
 
     @property
     def finished(self) -> bool:
@@ -44,6 +48,7 @@ class Server:
     def _obey(self, worker: int, message: Message) -> Answers:
         match message.kind:
             case "push":
+                self._begun = self._begun or (time.perf_counter(), time.process_time())
                 self._range.check(message.tensors)
                 return self._rule.push(worker, message.tensors)
             case "apply":
@@ -60,9 +65,16 @@ class Server:
             case "state":
                 return [(worker, self._range.state())]
             case "report":
-                return [(worker, Message("report", self._rule.report()))]
+                return [(worker, Message("report", {**self._rule.report(), **self._utilisation()}))]
             case unknown:
                 raise Refusal(f"there is no message {unknown!r}")
+
+    def _utilisation(self) -> dict[str, float | None]:
+        """Processor time on its cores over time, since the first gradients came."""
+        if self._begun is None:
+            return {"utilisation_percent": None}
+        seconds, busy = time.perf_counter() - self._begun[0], time.process_time() - self._begun[1]
+        return {"utilisation_percent": 100 * busy / seconds / self._cores}
 
 
 def _number(message: Message, name: str) -> float:

@@ -18,12 +18,15 @@ from paceline.feeds import catalogue as feeds
 from paceline.feeds.base import Feed, Seat
 from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
-from paceline.strategies.base import NoEvents, Replica
+from paceline.strategies.base import Replica
 from paceline.strategies.group import Group, TorchGroup
 from paceline.strategies.spare import launcher
 from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
+from paceline.workers.clock import Clock
+from paceline.workers.gradient_times import GradientTimes
+from paceline.workers.ticks import DeviceTicks, HostTicks, Ticks
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload
 
@@ -44,6 +47,7 @@ class Parts:
     unreached: list[str]
     """Parameters that no gradient reaches; frozen."""
 
+    clock: Clock
     replica: Replica
     feed: Feed
     progress: Progress
@@ -76,7 +80,8 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     strategy = strategies.build(spec.strategy, server_cores=server_cores, launch=launcher(gifts.server_lines))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
-    replica = strategy.replicate(module, recipe, group, NoEvents())
+    clock = _clock(module, device)
+    replica = strategy.replicate(module, recipe, group, clock.buckets)
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
@@ -88,10 +93,19 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
         data=data,
         module=module,
         unreached=unreached,
+        clock=clock,
         replica=replica,
         feed=feed,
         progress=progress,
     )
+
+
+def _clock(module: nn.Module, device: torch.device) -> Clock:
+    """A clock of the device's own time, for buckets and the gradients of trained parameters, too."""
+    ticks: Ticks = HostTicks()
+    if device.type == "cuda":
+        ticks = DeviceTicks(lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+    return Clock(ticks, GradientTimes([p for p in module.parameters() if p.requires_grad], ticks))
 
 
 def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:

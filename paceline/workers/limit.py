@@ -1,4 +1,4 @@
-"""When training ends: after so many steps, after so much time, or because the user asked."""
+"""When training ends: after so many steps, after so much time, when enough was measured, or because the user asked."""
 
 import time
 from collections.abc import Callable
@@ -25,12 +25,14 @@ class Limit:
         seconds: float | None,
         synchronous: bool,
         asked_to_stop: Callable[[], bool],
+        measured_enough: Callable[[], bool] | None = None,
     ) -> None:
         self._group = group
         self._total_steps = total_steps
         self._seconds = seconds
         self._together = synchronous and group.size > 1
         self._asked_to_stop = asked_to_stop
+        self._measured_enough = measured_enough
         self._next_look = 0
         self._begun = self._last_look = time.perf_counter()
         self._last_step = 0
@@ -54,7 +56,7 @@ class Limit:
 
     def _over(self) -> bool:
         late = self._seconds is not None and time.perf_counter() - self._begun >= self._seconds
-        return late or self._asked_to_stop()
+        return late or self._asked_to_stop() or (self._measured_enough is not None and self._measured_enough())
 
     def _agree(self, done: int) -> tuple[bool, int]:
         now = time.perf_counter()

@@ -15,6 +15,7 @@ from paceline.strategies.group import Group
 from paceline.workers import checkpoint
 from paceline.workers.checkpoint import Progress
 from paceline.workers.link import Link
+from paceline.workers.meter import Meter
 from paceline.workers.validation import validate
 from paceline.workloads.base import Data, Workload
 
@@ -33,6 +34,7 @@ class Pause:
     device: torch.device
     checkpoints: Path
     steps_per_epoch: int | None
+    meter: Meter
     results: list[dict[str, Any]] = field(default_factory=list)
     validation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
@@ -46,6 +48,7 @@ class Pause:
         """
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
+        self.meter.pause()
         self.replica.settle()  # first of all: a worker that is held back by one that has come here must be let go
         words = self.group.all_gather(torch.tensor([progress.step, int(last), int(self.link.asked_to_stop())]))
         step, last, hurried = int(words[0][0]), any(bool(w[1]) for w in words), any(bool(w[2]) for w in words)
@@ -61,6 +64,7 @@ class Pause:
             checkpoint.save(self.checkpoints, self.spec, progress, self.replica, self.group)
         self.validation_seconds += validated - begun
         self.checkpoint_seconds += time.perf_counter() - validated
+        self.meter.resume()
         return last
 
     def _validation_due(self, step: int, last: bool) -> bool:

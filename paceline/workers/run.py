@@ -4,6 +4,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from paceline.errors import SpecError
+from paceline.measure.stopping import Stopping
 from paceline.spec import RunSpec
 from paceline.traffic import catalogue as traffic
 from paceline.traffic.base import Payload, by_pattern
@@ -21,6 +23,7 @@ from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
+from paceline.workers.meter import meter_for
 from paceline.workers.pause import Pause
 from paceline.workers.schedule import Schedule
 
@@ -33,30 +36,22 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
     parts = assemble(assignment, gifts)
     try:
         total = _total_steps(parts)
-        pause = Pause(
-            spec=parts.spec,
-            workload=parts.workload,
-            data=parts.data,
-            module=parts.module,
-            replica=parts.replica,
-            group=parts.group,
-            link=link,
-            device=parts.device,
-            checkpoints=assignment.checkpoints,
-            steps_per_epoch=parts.feed.steps_per_epoch,
-        )
+        pause = _pause(parts, assignment, link)
         course = _course(parts, link, total, pause)
         link.phase, link.clock = "training", course.clock
         link.send("ready", step=parts.progress.step, total_steps=total)
-        started, cpu_started = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
+        pause.meter.resume()
         train(course, parts.feed.batches(parts.progress.step), parts.progress)
-        training, cpu = time.perf_counter() - started, time.process_time() - cpu_started
+        pause.meter.pause()
+        training = time.perf_counter() - started
         np.savez(assignment.series, **course.clock.series())  # type: ignore[arg-type]  # names are never allow_pickle
         return {
             **_about_run(parts, course, pause),
             "device": assignment.slot.device,
             "cores": list(assignment.slot.cores),
-            "utilisation_percent": 100 * cpu / training / assignment.slot.threads,
+            "threads": assignment.slot.threads,
+            "use": pause.meter.use(),
             "wall_seconds": {
                 "start_up": started - begun,
                 "training": training - pause.validation_seconds - pause.checkpoint_seconds,
@@ -67,6 +62,22 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
         }
     finally:
         parts.close()
+
+
+def _pause(parts: Parts, assignment: Assignment, link: Link) -> Pause:
+    return Pause(
+        spec=parts.spec,
+        workload=parts.workload,
+        data=parts.data,
+        module=parts.module,
+        replica=parts.replica,
+        group=parts.group,
+        link=link,
+        device=parts.device,
+        checkpoints=assignment.checkpoints,
+        steps_per_epoch=parts.feed.steps_per_epoch,
+        meter=meter_for(assignment.slot.cores, _gpu(parts.device)),
+    )
 
 
 def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course:
@@ -83,7 +94,7 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
         module=parts.module,
         replica=parts.replica,
         group=parts.group,
-        clock=Clock(),
+        clock=parts.clock,
         schedule=Schedule(base=spec.lr or 0.0, rule=spec.lr_rule, workers=spec.workers, warmup_steps=warmup),
         limit=Limit(
             parts.group,
@@ -91,12 +102,36 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
             seconds=spec.seconds,
             synchronous=traffic.resolve(spec.strategy).synchronous,
             asked_to_stop=link.asked_to_stop,
+            measured_enough=_enough(spec.until_percent, parts.clock) if spec.until_percent is not None else None,
         ),
         accumulate=spec.accumulate,
         precision=lambda: _precision(spec, parts.device),
         pause=pause,
         progress=report,
     )
+
+
+def _enough(percent: float, clock: Clock) -> Callable[[], bool]:
+    """Whether this worker's rate is known well enough by now."""
+    stopping, told = Stopping(percent), 0
+
+    def enough() -> bool:
+        nonlocal told
+        for seconds, units in clock.paces(told):
+            stopping.step(seconds, units)
+            told += 1
+        return stopping.narrow_enough()
+
+    return enough
+
+
+def _gpu(device: torch.device) -> str | None:
+    """The identifier by which the driver knows this worker's GPU."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+
+
+def _gpu_memory(device: torch.device) -> int | None:
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def _precision(spec: RunSpec, device: torch.device) -> AbstractContextManager[object]:
@@ -121,20 +156,24 @@ def _total_steps(parts: Parts) -> int | None:
 
 def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
     model_parameters = dict(parts.module.named_parameters())
-    trained = [p for p in model_parameters.values() if p.requires_grad]
+    trained = {name: p for name, p in model_parameters.items() if p.requires_grad}
     steps = len(course.clock.series()["end"])
     return {
         "spec": parts.spec.to_dict(),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES,
+        "peak_device_memory_bytes": torch.cuda.max_memory_allocated(parts.device)
+        if parts.device.type == "cuda"
+        else None,
         "workload": {
             "name": parts.workload.name,
             "parameters": sum(p.numel() for p in model_parameters.values()),
             "tensors": len(model_parameters),
-            "gradient_bytes": sum(p.nbytes for p in trained),
+            "gradient_bytes": sum(p.nbytes for p in trained.values()),
             "unit": parts.workload.unit,
             "data": {"source": parts.data.source, "generated": parts.data.generated},
             "not_trained": parts.unreached,
         },
+        "gradients": [{"name": name, "bytes": p.nbytes} for name, p in trained.items()],
         "validation": pause.results,
         "updates": parts.progress.step,
         "samples_seen": parts.progress.samples_seen,

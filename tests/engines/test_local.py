@@ -15,6 +15,7 @@ from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
 from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, SpecError, WorkerFailed, WorkerLost
+from paceline.measure import sidecar
 from paceline.record import Record
 from paceline.spec import RunSpec
 
@@ -222,3 +223,63 @@ def test_a_loss_that_nothing_can_be_learned_from_is_refused(kind: str, tmp_path:
 def test_a_last_batch_too_small_for_batch_statistics_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(WorkerFailed, match="choose a --batch that divides the data"):
         run(tmp_path, "resnet18:image=32,width=2,classes=3,samples=9", batch=4, steps=None, epochs=1, validate="off")
+
+
+def test_a_record_says_who_came_late_and_how_busy_everybody_was(tmp_path: Path) -> None:
+    record = run(tmp_path, "slowed:slowed:where=backward,seconds=0.02,rank=1", steps=30, validate="off")
+    first, second = record.per_worker
+    assert second["last_share"] > 0.9
+    assert second["late_seconds"] == pytest.approx(0.02, rel=0.25)
+    assert first["phases"]["wait"] == pytest.approx(0.02, rel=0.25)
+    assert second["phases"]["backward"] > first["phases"]["backward"] + 0.015
+    assert second["phases"]["wait"] < 0.005
+    for worker in record.per_worker:
+        assert sum(worker["phases"].values()) == pytest.approx(worker["step_seconds"], rel=0.01)
+        assert 0 < worker["utilisation_percent"] < 80  # a sleeper needs no processor
+    assert [row["device"] for row in record.utilisation] == [w["device"] for w in record.per_worker]
+
+
+def test_a_record_has_the_buckets_and_gradients_that_a_projection_needs(tmp_path: Path) -> None:
+    record = run(tmp_path, "faulty:faulty:pause=0.03", strategy="allreduce:bucket=1B", steps=24, validate="off")
+    assert [g["name"] for g in record.gradients] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert sum(g["bytes"] for g in record.gradients) == sum(b["bytes"] for b in record.buckets)
+    assert sum(g["bytes"] for g in record.gradients) == record.workload["gradient_bytes"]
+    for bucket in record.buckets:
+        assert 0 < bucket["ready_seconds"] <= bucket["start_seconds"] <= bucket["end_seconds"]
+    assert record.overlap is not None
+    assert record.overlap["exposed"] == pytest.approx(record.phases["exchange"] + record.phases["wait"])
+    assert record.overlap["hidden"] >= 0
+    for worker in sidecar.load(tmp_path):
+        begin, end = (worker[name][worker["bucket_step"].astype(int)] for name in ("begin", "end"))
+        assert (worker["bucket_ready"] >= begin).all()
+        assert (worker["bucket_end"] <= end).all()
+
+
+def test_a_worker_held_back_by_a_staleness_bound_waits(tmp_path: Path) -> None:
+    workload = "faulty:faulty:pause=0.005,slow_rank=1,slow=0.02"
+    record = run(tmp_path, workload, strategy="ps:mode=stale,bound=1", steps=60, validate="off")
+    quick, slow = record.per_worker
+    assert quick["phases"]["wait"] == pytest.approx(0.02, abs=0.008)
+    assert slow["phases"]["wait"] < 0.005
+    assert quick["last_share"] is None
+    assert record.servers[0]["utilisation_percent"] > 0
+
+
+def test_a_run_ends_by_itself_once_its_rate_is_known(tmp_path: Path) -> None:
+    workload = "slowed:slowed"
+    ended = run(tmp_path / "a", workload, steps=None, seconds=60.0, until_percent=10.0, validate="off")
+    assert 60 <= len(ended.learning["loss"]) < 1000
+    assert ended.throughput["high"] - ended.throughput["value"] <= 0.1 * ended.throughput["value"]
+    assert not ended.failures
+    ceiling = run(tmp_path / "b", workload, steps=12, until_percent=0.001, validate="off")
+    assert len(ceiling.learning["loss"]) == 12
+    assert any("asked for within ± 0.001 %" in text for text in ceiling.warnings)
+
+
+def test_the_originals_way_times_exactly_the_steps_it_was_told(tmp_path: Path) -> None:
+    record = run(tmp_path, steps=None, timing="fixed:warmup=4,steps=7", validate="off")
+    assert (record.warmup_steps, record.steps_timed, len(record.learning["loss"])) == (4, 7, 11)
+    assert record.samples_timed == 7 * 16
+    assert record.throughput["low"] is record.throughput["high"] is None
+    assert record.spec["timing"] == "fixed:warmup=4,steps=7"
+    assert any("originals" in text for text in record.warnings)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from paceline import grammar
 from paceline.errors import CheckpointError
 from paceline.recipe import OptimizerRecipe
-from paceline.strategies.base import Replica, State
+from paceline.strategies.base import NoEvents, Replica, State
 from paceline.strategies.flat import FlatModel, ranges
 from paceline.strategies.group import Group, run_in_process
 from paceline.strategies.ps import ParameterServerStrategy
@@ -66,8 +66,9 @@ def test_bytes_claimed_are_bytes_counted(mode: str, workers: int, servers: int) 
 
 def test_every_server_is_a_bucket_that_becomes_ready_starts_and_ends() -> None:
     seen: list[tuple[str, int]] = []
+    spent: dict[str, float] = {}
 
-    class Listener:
+    class Listener(NoEvents):
         def ready(self, bucket: int, payload_bytes: int) -> None:
             assert payload_bytes == [33 * 8, 33 * 8][bucket]
             seen.append(("ready", bucket))
@@ -78,15 +79,21 @@ def test_every_server_is_a_bucket_that_becomes_ready_starts_and_ends() -> None:
         def end(self, bucket: int) -> None:
             seen.append(("end", bucket))
 
+        def spend(self, what: str, seconds: float) -> None:
+            spent[what] = seconds
+
     def work(group: Group) -> None:
         strategy = ParameterServerStrategy(ParameterServer(servers=2), launch=ServerThread, timeout_seconds=10)
         replica = strategy.replicate(make_model(), SGD, group, Listener())
         even_step(replica, 0, 0)
+        assert all(busy > 0 for busy in replica.report()["server_utilisation_percent"])
         replica.close()
 
     run_in_process(1, work)
     assert seen[:4] == [("ready", 0), ("start", 0), ("ready", 1), ("start", 1)]
     assert sorted(seen[4:]) == [("end", 0), ("end", 1)]
+    assert spent["exchange"] > 0  # the way of the parameters back
+    assert spent["held"] == 0
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

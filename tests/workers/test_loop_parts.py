@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -21,7 +20,6 @@ from paceline.strategies.group import Group, run_in_process
 from paceline.strategies.independent import IndependentStrategy
 from paceline.workers import checkpoint
 from paceline.workers.checkpoint import Progress
-from paceline.workers.clock import PHASES, Clock
 from paceline.workers.limit import Limit
 from paceline.workers.loop import micro_batches
 from paceline.workers.schedule import Schedule
@@ -156,58 +154,6 @@ def test_a_worker_without_samples_runs_one_stand_in_that_weighs_nothing() -> Non
     ((tensors, share, final),) = micro_batches(Batch(stand_in, samples=0, global_samples=20), 3)
     assert tensors is stand_in
     assert (share.of_worker, share.of_all, share.samples, final) == (0.0, 0.0, 0, True)
-
-
-# The clock
-
-
-def test_phases_of_a_step_add_up_to_it_and_the_arrival_is_the_end_of_the_last_backward() -> None:
-    clock = Clock()
-    clock.begin()
-    for _ in range(3):
-        for phase in ("input", "forward", "backward", "forward", "backward", "exchange", "update"):
-            time.sleep(0.004 if phase == "exchange" else 0.001)
-            clock.mark(phase)  # type: ignore[arg-type]
-        clock.end_step(samples=8, units=24, loss=0.5)
-    series = clock.series()
-    steps = series["end"] - series["begin"]
-    np.testing.assert_allclose(sum(series[name] for name in PHASES), steps, atol=1e-9)
-    assert (series["exchange"] >= 0.004).all()
-    assert (series["forward"] >= 0.002).all()
-    np.testing.assert_allclose(
-        series["end"] - series["arrival"], series["exchange"] + series["update"] + series["other"]
-    )
-    np.testing.assert_array_equal(series["begin"][1:], series["end"][:-1])
-    assert series["samples"].tolist() == [8, 8, 8]
-    assert series["units"].tolist() == [24, 24, 24]
-
-
-def test_a_pause_is_no_part_of_any_step() -> None:
-    clock = Clock()
-    clock.begin()
-    clock.end_step(samples=1, units=1, loss=0.0)
-    time.sleep(0.05)
-    clock.begin()
-    clock.end_step(samples=1, units=1, loss=0.0)
-    series = clock.series()
-    assert series["begin"][1] - series["end"][0] >= 0.05
-    assert sum(series[name][1] for name in PHASES) < 0.05
-
-
-def test_the_clock_knows_what_is_being_done_now() -> None:
-    clock = Clock()
-    clock.begin()
-    running = [clock.running]
-    for phase in PHASES[:-1]:
-        clock.mark(phase)
-        running.append(clock.running)
-    clock.end_step(samples=1, units=1, loss=0.0)
-    assert running == list(PHASES)
-    assert clock.running == "input"
-
-
-def test_a_clock_without_steps_has_empty_series() -> None:
-    assert {len(values) for values in Clock().series().values()} == {0}
 
 
 # Checkpoints

@@ -1,0 +1,76 @@
+"""Buckets and gradients of a step: when they were ready, and how much of their exchange was hidden."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.measure.stats import Series
+from paceline.measure.wallclock import WorkerSeries
+
+_MOMENTS = ("ready", "start", "end")
+
+
+def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[dict[str, Any]]:
+    """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
+    rows = [_watched(worker, part) for worker, part in zip(workers, timed, strict=True)]
+    index = np.concatenate([row["index"] for row in rows])
+    found: list[dict[str, Any]] = []
+    for bucket in np.unique(index):
+        here = index == bucket
+        figures: dict[str, Any] = {"bucket": int(bucket), "bytes": int(_together(rows, "bytes")[here][0])}
+        since = _together(rows, "backward_begin")[here]
+        figures |= {f"{name}_seconds": float(np.median(_together(rows, name)[here] - since)) for name in _MOMENTS}
+        found.append(figures)
+    return found
+
+
+def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> float | None:
+    """Mean seconds per step in which an exchange was under way before this worker's last gradient was ready.
+
+    Over watched timed steps and workers: the length of the union of the buckets' start…end, up to the arrival.
+    """
+    hidden = []
+    for worker, part in zip(workers, timed, strict=True):
+        rows = _watched(worker, part)
+        for step in np.unique(rows["step"]):
+            here = rows["step"] == step
+            ends = np.minimum(rows["end"][here], worker["arrival"][int(step)])
+            hidden.append(_union(rows["start"][here], ends))
+    return float(np.mean(hidden)) if hidden else None
+
+
+def gradients_of(
+    workers: Sequence[WorkerSeries], timed: Sequence[slice], tensors: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Each tensor's name, bytes and when it was ready: the median over sampled timed steps and workers."""
+    rows = []
+    for worker, part in zip(workers, timed, strict=True):
+        steps = worker["gradient_step"]
+        rows.append(worker["gradient_ready"][(steps >= part.start) & (steps < part.stop)])
+    sampled = np.concatenate(rows)
+    if not len(sampled):
+        return []
+    ready = np.median(sampled, axis=0)
+    return [{**tensor, "ready_seconds": float(when)} for tensor, when in zip(tensors, ready, strict=True)]
+
+
+def _watched(worker: WorkerSeries, part: slice) -> dict[str, Series]:
+    """A worker's bucket rows of timed steps, each with the beginning of its step's backward."""
+    steps = worker["bucket_step"]
+    kept = (steps >= part.start) & (steps < part.stop)
+    rows = {name: worker[f"bucket_{name}"][kept] for name in ("step", "index", "bytes", *_MOMENTS)}
+    return {**rows, "backward_begin": worker["backward_begin"][rows["step"].astype(int)]}
+
+
+def _together(rows: Sequence[dict[str, Series]], name: str) -> Series:
+    return np.concatenate([row[name] for row in rows])
+
+
+def _union(starts: Series, ends: Series) -> float:
+    """How long at least one of the intervals lasts; those that end before they start are none."""
+    length, reached = 0.0, -np.inf
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        length += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return float(length)

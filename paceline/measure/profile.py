@@ -1,0 +1,117 @@
+"""A device's profile of one workload: how long its parts take, and when each gradient is ready."""
+
+import contextlib
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import DataError, OutputError
+from paceline.measure.wallclock import WorkerSeries
+from paceline.record import Record
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One worker alone on one device. Seconds are means per step, as in the record it comes from."""
+
+    schema_version: int = SCHEMA_VERSION
+    workload: dict[str, Any]
+    """Name, parameters, tensors, gradient_bytes, unit, as in the record."""
+
+    spec: str
+    """The workload as it is written on the command line."""
+
+    device: str
+    """What it was measured on, in words."""
+
+    precision: str
+    batch: int
+    units_per_step: float
+    throughput: dict[str, Any]
+    input_seconds: float
+    forward_seconds: float
+    backward_seconds: float
+    update_seconds: float
+    other_seconds: float
+    compute_spread: float
+    """Half the range of the middle 68 % of forward + backward, over their median: how unlike steps are."""
+
+    gradients: list[dict[str, Any]]
+    """Name, bytes and `ready_seconds` after backward began, in order of registration."""
+
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
+        """From a run of one worker that exchanged nothing, and its series."""
+        if record.spec["workers"] != 1 or record.spec["strategy"] != "independent":
+            raise DataError("A profile is of one worker alone: run it with --workers 1 --strategy independent.")
+        if not record.gradients:
+            raise DataError(
+                f"Too few steps ({record.steps_timed}) to sample when gradients are ready: profile for longer."
+            )
+        timed = slice(record.warmup_steps, record.warmup_steps + record.steps_timed)
+        compute = worker["forward"][timed] + worker["backward"][timed]
+        low, middle, high = np.quantile(compute, [0.16, 0.5, 0.84])
+        environment = record.environment
+        cores = len(record.per_worker[0]["cores"]) or environment["threads_per_worker"]
+        return cls(
+            workload={name: value for name, value in record.workload.items() if name not in ("data", "not_trained")},
+            spec=record.spec["workload"],
+            device=f"{environment['processor']}, {cores} core{'s' if cores > 1 else ''}"
+            if environment["device_kind"] == "cpu"
+            else record.per_worker[0]["device"],
+            precision=record.spec["precision"],
+            batch=record.spec["batch"],
+            units_per_step=float(worker["units"][timed].mean()),
+            throughput=record.throughput,
+            compute_spread=float((high - low) / 2 / middle),
+            gradients=record.gradients,
+            versions=environment["versions"],
+            input_seconds=record.phases["input"],
+            forward_seconds=record.phases["forward"],
+            backward_seconds=record.phases["backward"],
+            update_seconds=record.phases["update"],
+            other_seconds=record.phases["other"],
+        )
+
+    def save(self, path: Path) -> None:
+        """Write, whole or not at all; an existing file is never overwritten."""
+        if path.exists():
+            raise OutputError(f"{path} exists: choose another --out; profiles are never overwritten.")
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False))
+            os.link(partial, path)  # unlike a rename it fails when somebody was faster
+        except OSError as error:
+            raise OutputError(f"--out {path} cannot be written ({error.strerror}): choose another file.") from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+    @classmethod
+    def load(cls, path: Path) -> "Profile":
+        """From a file that `save` wrote."""
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is not a readable profile: {error}.") from error
+        version = content.get("schema_version") if isinstance(content, dict) else None
+        if not isinstance(version, int) or "compute_spread" not in content:
+            raise DataError(f"{path} is not a profile: make one with `paceline profile WORKLOAD`.")
+        if version > SCHEMA_VERSION:
+            raise DataError(
+                f"{path} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
+            )
+        try:
+            return cls(**content)
+        except TypeError as error:
+            raise DataError(f"{path} is not a whole profile: {error}.") from error

@@ -1,0 +1,78 @@
+"""When each bucket's gradients were ready, and when its exchange started and ended, on watched steps."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.workers.ticks import Tick, Ticks
+
+_MOST_ROWS = 100_000
+
+
+class Noted(NamedTuple):
+    """What happened to the buckets of one step."""
+
+    ready: dict[int, tuple[int, Tick]]
+    """Bytes, and when."""
+
+    start: dict[int, Tick]
+    end: dict[int, Tick]
+    spent: dict[str, float]
+    """Exchange that happened while updating, and time held back by a staleness bound."""
+
+
+def _nothing() -> Noted:
+    return Noted({}, {}, {}, {"exchange": 0.0, "held": 0.0})
+
+
+class BucketLog:
+    """Where a strategy reports; rows are kept for watched steps, in a long run for ever fewer of them."""
+
+    def __init__(self, ticks: Ticks) -> None:
+        self.watching = False
+        self._ticks = ticks
+        self._stride = 1
+        self._noted = _nothing()
+        self._rows: list[tuple[float, ...]] = []
+
+    def ready(self, bucket: int, payload_bytes: int) -> None:
+        """All gradients of this bucket are there."""
+        if self.watching:
+            self._noted.ready[bucket] = (payload_bytes, self._ticks.now())
+
+    def start(self, bucket: int) -> None:
+        """The exchange of this bucket begins."""
+        if self.watching:
+            self._noted.start[bucket] = self._ticks.now()
+
+    def end(self, bucket: int) -> None:
+        """The exchange of this bucket is over; of one in several pieces, the last word counts."""
+        if self.watching:
+            self._noted.end[bucket] = self._ticks.now()
+
+    def spend(self, what: Literal["exchange", "held"], seconds: float) -> None:
+        """So much of this step was something else than its phase says."""
+        self._noted.spent[what] += seconds
+
+    def take(self, *, next_step: int, watch_next: bool) -> Noted:
+        """What was noted in the step that is over; the next one is watched or not."""
+        noted, self._noted = self._noted, _nothing()
+        self.watching = watch_next and next_step % self._stride == 0
+        return noted
+
+    def keep(self, step: int, noted: Noted) -> None:
+        """Read what was noted, and keep it."""
+        for bucket in noted.ready.keys() & noted.start.keys() & noted.end.keys():
+            payload_bytes, ready = noted.ready[bucket]
+            moments = self._ticks.seconds([ready, noted.start[bucket], noted.end[bucket]])
+            self._rows.append((step, bucket, payload_bytes, *moments))
+        if len(self._rows) > _MOST_ROWS:
+            self._stride *= 2
+            self._rows = [row for row in self._rows if row[0] % self._stride == 0]
+
+    def series(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Every kept bucket's figures, by name."""
+        names = ("step", "index", "bytes", "ready", "start", "end")
+        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(names))
+        return {f"bucket_{name}": table[:, column] for column, name in enumerate(names)}

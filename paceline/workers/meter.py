@@ -1,0 +1,144 @@
+"""How busy the cores of a device were while its workers trained, and by whom."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypedDict
+
+import psutil
+
+
+class Use(TypedDict):
+    """Shares of the cores' time, in percent; None where the machine does not tell."""
+
+    busy_percent: float | None
+    """By any process of the machine."""
+
+    loader_percent: float | None
+    """By the processes this worker started: its loaders; None without any."""
+
+
+class Meter(Protocol):
+    """Adds up over stretches of training; pauses for validation and checkpoints do not count."""
+
+    def resume(self) -> None:
+        """Training goes on."""
+
+    def pause(self) -> None:
+        """Training stops for a while, or for good."""
+
+    def use(self) -> Use:
+        """Over all stretches."""
+
+
+class CoreMeter:
+    """Of a worker that computes on cores of its own or shares them with others."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._cores = cores
+        self._seconds = self._busy = self._loaders = 0.0
+        self._since: tuple[float, float | None, float] | None = None
+        self._blind = False
+
+    def resume(self) -> None:
+        """Training goes on."""
+        self._since = (time.perf_counter(), self._core_seconds(), _children_seconds())
+
+    def pause(self) -> None:
+        """Training stops for a while, or for good."""
+        if self._since is None:
+            return
+        begun, busy, loaders = self._since
+        now, busy_now = time.perf_counter(), self._core_seconds()
+        self._seconds += now - begun
+        self._loaders += max(0.0, _children_seconds() - loaders)
+        if busy is None or busy_now is None:
+            self._blind = True
+        else:
+            self._busy += busy_now - busy
+        self._since = None
+
+    def use(self) -> Use:
+        """Over all stretches."""
+        available = self._seconds * len(self._cores)
+        if not available:
+            return {"busy_percent": None, "loader_percent": None}
+        busy = None if self._blind else min(100.0, 100 * self._busy / available)
+        loaders = 100 * self._loaders / available if self._loaders else None
+        return {"busy_percent": busy, "loader_percent": loaders}
+
+    def _core_seconds(self) -> float | None:
+        """Seconds in which this worker's cores were not idle, since the machine started."""
+        times = psutil.cpu_times(percpu=True)
+        if not self._cores or max(self._cores) >= len(times):
+            return None
+        idle = (times[core].idle + getattr(times[core], "iowait", 0.0) for core in self._cores)
+        return float(sum(sum(times[core]) for core in self._cores) - sum(idle))
+
+
+class GpuMeter:
+    """Of a worker on a GPU: the driver is asked a few times a second. Not run on a GPU here: tested at the seam."""
+
+    def __init__(self, read: Callable[[], float], every_seconds: float = 0.25) -> None:
+        self._read = read
+        self._every = every_seconds
+        self._readings: list[float] = []
+        self._training = threading.Event()
+        threading.Thread(target=self._sample, name="paceline-gpu-meter", daemon=True).start()
+
+    def _sample(self) -> None:
+        while True:
+            self._training.wait()
+            self._readings.append(self._read())
+            time.sleep(self._every)
+
+    def resume(self) -> None:
+        """Training goes on."""
+        self._training.set()
+
+    def pause(self) -> None:
+        """Training stops for a while, or for good."""
+        self._training.clear()
+
+    def use(self) -> Use:
+        """Over all stretches; the driver's figure is of the time before each reading."""
+        mean = sum(self._readings) / len(self._readings) if self._readings else None
+        return {"busy_percent": mean, "loader_percent": None}
+
+
+class NoMeter:
+    """A GPU, and no way to ask its driver."""
+
+    def resume(self) -> None:
+        """Nothing to note."""
+
+    def pause(self) -> None:
+        """Nothing to note."""
+
+    def use(self) -> Use:
+        """Not measured."""
+        return {"busy_percent": None, "loader_percent": None}
+
+
+def meter_for(cores: Sequence[int], gpu: str | None) -> Meter:
+    """The meter of a worker on `cores`, or on the GPU with the identifier `gpu`."""
+    if gpu is None:
+        return CoreMeter(cores or sorted(psutil.Process().cpu_affinity()))
+    try:
+        import pynvml  # of nvidia-ml-py, the extra `gpu`
+    except ImportError:
+        return NoMeter()
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu)
+    return GpuMeter(lambda: float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
+
+
+def _children_seconds() -> float:
+    """Processor time of this process's children that are alive."""
+    seconds = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            times = child.cpu_times()
+            seconds += times.user + times.system
+    return seconds
