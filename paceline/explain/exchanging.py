@@ -1,0 +1,179 @@
+"""Cause: the part of the exchange that is not hidden behind backward; what bounds it, and what would change it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline import grammar
+from paceline.explain.case import Case, Cause
+from paceline.explain.runs import Run
+from paceline.explain.setting import Setting
+from paceline.explain.words import count, ms, percent
+from paceline.traffic.allreduce import AllReduce
+from paceline.units import format_bytes, human_bytes
+
+_DIFFERENT_SIZES = 2.0
+"""From this ratio of bucket sizes on, latency and bandwidth can be told apart."""
+
+
+_WORTH_DIVIDING = 500_000
+"""Bytes of gradients below which neither smaller buckets nor fewer bytes change much."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """What exchanging a bucket takes: latency + bytes ÷ bandwidth."""
+
+    latency_seconds: float | None
+    """None where buckets of one size do not tell it from bandwidth."""
+
+    seconds_per_byte: float
+    buckets: int
+    payload_bytes: int
+
+    @property
+    def latency_part(self) -> float:
+        """Seconds per step that buckets take however small they are."""
+        return (self.latency_seconds or 0.0) * self.buckets
+
+    @property
+    def bandwidth_part(self) -> float:
+        """Seconds per step that grow with the bytes."""
+        return self.seconds_per_byte * self.payload_bytes
+
+    @property
+    def seconds(self) -> float:
+        """Of a step, hidden or not."""
+        return self.latency_part + self.bandwidth_part
+
+    def bound(self, exposed: float) -> str | None:
+        """What limits an exchange of which so much is exposed, if buckets tell."""
+        if self.latency_seconds is None or self.seconds < exposed / 2:
+            return None
+        return "latency" if self.latency_part > self.bandwidth_part else "bandwidth"
+
+
+def exposed_exchange(case: Case) -> Iterator[Cause]:
+    """Exchange after the last gradient of the last worker was ready."""
+    seconds = case.excess("exchange")
+    if not case.noticeable(seconds):
+        return
+    setting = case.setting
+    links = fit_links(setting)
+    bound = links.bound(seconds) if links else None
+    mostly = f", mostly {bound}" if bound else ""
+    yield Cause(
+        name="exchange",
+        headline="Exchange-bound",
+        seconds=seconds,
+        sentence=f"{ms(seconds)} of exchange are exposed, after the last gradient is ready{mostly}",
+        evidence=tuple(_evidence(setting, links)),
+        remedy=_with_servers(setting) if setting.traffic.servers else _with_buckets(setting, links, seconds),
+    )
+
+
+def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
+    hidden = setting.hidden_seconds
+    if hidden is not None:
+        busy = hidden + setting.phases["exchange"]
+        yield f"Of {ms(busy)} of exchange {ms(hidden)}, {percent(hidden / busy)}, hide behind backward."
+    if links is not None and links.seconds_per_byte > 0:
+        sent = f"{count(links.buckets, 'bucket')} of {human_bytes(links.payload_bytes)} in all take {ms(links.seconds)}"
+        if links.latency_seconds is None:
+            yield f"{sent}: {human_bytes(1 / links.seconds_per_byte)}/s."
+        else:
+            yield (
+                f"{sent}: about {ms(links.latency_seconds)} each, {ms(links.latency_part)} in all, and "
+                f"{ms(links.bandwidth_part)} for the bytes at {human_bytes(1 / links.seconds_per_byte)}/s."
+            )
+    if setting.server_percent is not None:
+        yield f"Servers use {setting.server_percent:.0f} % of their cores."
+
+
+def _with_servers(setting: Setting) -> str:
+    part = grammar.parse(setting.spec["strategy"], "strategy")
+    more = grammar.Part(part.name, {**part.options, "servers": str(2 * setting.traffic.servers)})
+    return f"`--strategy {more}` divides what each server receives and sends; `--strategy allreduce` needs no server."
+
+
+def _with_buckets(setting: Setting, links: Links | None, exposed: float) -> str:
+    options = setting.traffic
+    part = grammar.parse(setting.spec["strategy"], "strategy")
+    if not isinstance(options, AllReduce) or setting.spec["workers"] == 1:
+        return f"A larger `--batch {2 * setting.spec['batch']}`: fewer exchanges for the same samples."
+    plain = {name: value for name, value in part.options.items() if name not in ("bucket", "packs", "small", "overlap")}
+    if not options.overlaps:
+        return f"`--strategy {grammar.Part(part.name, plain)}`: buckets then leave during backward and may hide there."
+    bound = links.bound(exposed) if links else None
+    if links is not None and links.buckets > 1 and bound == "latency":
+        larger = grammar.Part(part.name, {**plain, "bucket": _round_size(2 * links.payload_bytes / links.buckets)})
+        saved = min(exposed, links.latency_part / 2)
+        return f"`--strategy {larger}`: half as many buckets, at most {ms(saved)} saved per step."
+    if links is not None and links.buckets == 1 and links.payload_bytes >= _WORTH_DIVIDING:
+        smaller = grammar.Part(part.name, {**plain, "bucket": _round_size(links.payload_bytes / 4)})
+        return f"`--strategy {smaller}`: smaller buckets leave during backward, and may hide there."
+    if options.wire == "fp32" and links is not None and bound != "latency" and links.payload_bytes >= _WORTH_DIVIDING:
+        saved = min(exposed, links.bandwidth_part / 2)
+        wired = grammar.Part(part.name, {**part.options, "wire": "bf16"})
+        return f"`--strategy {wired}` halves the bytes: at most {ms(saved)} saved per step."
+    batch, accumulate = 2 * setting.spec["batch"], 2 * setting.spec["accumulate"]
+    return f"`--batch {batch} --accumulate {accumulate}`: half as many exchanges for the same samples."
+
+
+def _round_size(payload_bytes: float) -> str:
+    """Two digits, as people write sizes."""
+    return format_bytes(int(float(f"{max(1.0, payload_bytes):.1e}")))
+
+
+def fit_links(setting: Setting) -> Links | None:
+    """Latency and bandwidth from what the buckets took: a + b · bytes, b alone where all have one size."""
+    if setting.traffic.servers:
+        return None  # a server's bucket ends with its update, so its time is not the link's
+    taken = [points for run in setting.runs if (points := _services(run))]
+    if not taken:
+        return None
+    points = np.median(np.array(taken), axis=0)
+    sizes, seconds = points[:, 0], points[:, 1]
+    latency, per_byte = None, float(seconds.sum() / sizes.sum())
+    if sizes.max() >= _DIFFERENT_SIZES * sizes.min():
+        slope, intercept = np.polyfit(sizes, seconds, 1)
+        if intercept <= 0:  # nothing left for latency: through the origin
+            slope, intercept = float(sizes @ seconds / (sizes @ sizes)), 0.0
+        latency, per_byte = float(intercept), max(0.0, float(slope))
+    return Links(latency, per_byte, len(sizes), int(sizes.sum()))
+
+
+def _services(run: Run) -> list[tuple[float, float]]:
+    """Each bucket's bytes and the seconds its exchange took, without waiting for its turn or for the last worker.
+
+    Buckets leave one after the other: one begins when all workers have started it and the one before is over.
+    """
+    if run.series is None or not len(run.series[0].get("bucket_step", ())):
+        moments = [(b["bucket"], b["bytes"], b["start_seconds"], b["end_seconds"]) for b in run.record.buckets]
+        return [(size, seconds) for _, size, seconds in _one_after_another(moments)]
+    found: dict[int, list[tuple[float, float]]] = {}
+    watched: dict[int, dict[int, list[tuple[float, float, float]]]] = {}
+    for worker in run.series:
+        columns = (worker[f"bucket_{name}"] for name in ("step", "index", "bytes", "start", "end"))
+        for step, index, size, start, end in zip(*(c.tolist() for c in columns), strict=True):
+            if run.timed.start <= step < run.timed.stop:
+                watched.setdefault(int(step), {}).setdefault(int(index), []).append((size, start, end))
+    for buckets in watched.values():
+        # An end is seen at the earliest when it happens, so the first one to see it is right.
+        moments = [
+            (index, rows[0][0], max(start for _, start, _ in rows), min(end for _, _, end in rows))
+            for index, rows in buckets.items()
+            if len(rows) == len(run.series)
+        ]
+        for index, size, seconds in _one_after_another(moments):
+            found.setdefault(index, []).append((size, seconds))
+    return [(rows[0][0], float(np.median([s for _, s in rows]))) for _, rows in sorted(found.items())]
+
+
+def _one_after_another(moments: Sequence[tuple[int, float, float, float]]) -> list[tuple[int, float, float]]:
+    taken, before = [], -np.inf
+    for index, size, start, end in sorted(moments, key=lambda row: row[3]):
+        taken.append((index, size, max(0.0, end - max(start, before))))
+        before = max(before, end)
+    return sorted(taken)

@@ -1,0 +1,58 @@
+"""Cause: batches that come too slowly."""
+
+from collections.abc import Iterator
+
+from paceline import grammar
+from paceline.explain.case import Case, Cause
+from paceline.explain.setting import mean
+from paceline.explain.words import ms, percent
+
+_FULLY_USED_PERCENT = 85
+
+
+def slow_input(case: Case) -> Iterator[Cause]:
+    """Time in which workers wait for their next batch, or make it."""
+    seconds = case.excess("input")
+    if not case.noticeable(seconds):
+        return
+    setting = case.setting
+    beyond = " more than ideal" if case.baseline else ""
+    yield Cause(
+        name="input",
+        headline="Input-bound",
+        seconds=seconds,
+        sentence=f"getting its batch takes a worker {ms(seconds)} of a step{beyond}",
+        evidence=(
+            f"Input is {ms(case.phases['input'])}, {percent(case.phases['input'] / setting.step_seconds)} of a step, "
+            f"with --feed {setting.spec['feed']}.",
+            *_loaders_told(case),
+        ),
+        remedy=_remedy(case),
+    )
+
+
+def _loaders(feed: grammar.Part) -> int:
+    """Loader processes of a worker; at=python needs one, and takes it without being told."""
+    return int(feed.options.get("loaders", 0)) or int(feed.options.get("at") == "python")
+
+
+def _loaders_told(case: Case) -> Iterator[str]:
+    used = mean(worker.loader_utilisation_percent for worker in case.peers)
+    if used is not None and _loaders(grammar.parse(case.setting.spec["feed"], "feed")):
+        word = "they are the limit" if used >= _FULLY_USED_PERCENT else "they wait as well, for data or for their core"
+        yield f"Loaders use {used:.0f} % of their cores: {word}."
+
+
+def _remedy(case: Case) -> str:
+    feed = grammar.parse(case.setting.spec["feed"], "feed")
+    at, prefetch, loaders = feed.options.get("at"), int(feed.options.get("prefetch", 0)), _loaders(feed)
+    if at == "device":
+        return "The batch lies on the device already: look at the cost of moving on to the next step."
+    options = dict(feed.options)
+    if at == "host" or (prefetch == 0 and loaders > 0):
+        options["prefetch"] = str(2 * prefetch or 2)
+        why = "batches are made ready while the step before computes"
+    else:
+        options |= {"prefetch": str(max(prefetch, 2)), "loaders": str(2 * loaders or 1)}
+        why = "other processes make them, while the step before computes"
+    return f"`--feed {grammar.Part(feed.name, options)}`: {why}."

@@ -1,0 +1,143 @@
+"""From paths to runs: a record's file, a run's folder or a study's folder."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import DataError, SpecError
+from paceline.measure import sidecar
+from paceline.measure.stats import Series
+from paceline.record import FILE_NAME, SIDECAR_NAME, Record
+
+STUDY_NAME = "study.json"
+FAILURE_NAME = "failure.json"
+_PLACE = ("host", "system", "processor", "cores", "device_kind")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A record, where it lies, and every worker's series beside it."""
+
+    folder: Path
+    record: Record
+
+    @cached_property
+    def series(self) -> Sequence[Mapping[str, Series]] | None:
+        """Every worker's steps; None where there is no sidecar, or one that cannot be read."""
+        if not (self.folder / SIDECAR_NAME).is_file():
+            return None
+        try:
+            return sidecar.load(self.folder)
+        except DataError:
+            return None
+
+    @property
+    def timed(self) -> slice:
+        """The timed steps in the series."""
+        return slice(self.record.warmup_steps, self.record.warmup_steps + self.record.steps_timed)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the paths hold, and what is to be said about it."""
+
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...]
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """All runs that the paths name, each once, in their order."""
+    runs: dict[Path, Run] = {}
+    notes: list[str] = []
+    for path in paths:
+        here = {file.resolve(): Run(folder, Record.load(file)) for folder, file in _records(path, notes)}
+        for file, run in sorted(here.items(), key=lambda item: _in_order(item[1].record)):
+            runs.setdefault(file, run)
+    return Found(tuple(runs.values()), tuple(notes))
+
+
+def _in_order(record: Record) -> tuple[Any, ...]:
+    """A study's runs as people count: two workers before sixteen."""
+    return tuple(
+        record.spec[name] for name in ("workload", "strategy", "workers", "workers_per_device", "batch", "turn")
+    )
+
+
+def _records(path: Path, notes: list[str]) -> Iterator[tuple[Path, Path]]:
+    if path.is_file():
+        yield path.parent, path
+    elif (path / FILE_NAME).is_file():
+        yield path, path / FILE_NAME
+    elif (path / STUDY_NAME).is_file():
+        found = sorted(path.glob(f"runs/*/{FILE_NAME}"))
+        failed = sorted(path.rglob(FAILURE_NAME))
+        if not found:
+            raise DataError(f"{path} is a study without a finished run: run `paceline study` to its end first.")
+        notes.extend(f"A run of the study failed and is left out: {_failure(file)}" for file in failed)
+        yield from ((file.parent, file) for file in found)
+    elif (path / FAILURE_NAME).is_file():
+        raise DataError(f"{path} holds a run that failed, so there is nothing to explain: {_failure(path)}")
+    elif path.exists():
+        raise DataError(
+            f"{path} holds neither {FILE_NAME} nor {STUDY_NAME}: give a record, a run's or a study's folder."
+        )
+    else:
+        raise DataError(f"{path} does not exist: give a record's file, a run's folder or a study's folder.")
+
+
+def _failure(path: Path) -> str:
+    file = path / FAILURE_NAME if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text())
+        return str(content["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{file} cannot be read."
+
+
+def of_one_machine(runs: Sequence[Run], *, anyway: bool) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """The runs, if they may be compared; on request those of different machines, too, with the difference in words."""
+    differences = [
+        f"{what}: {' / '.join(map(str, values))}" for what, values in _places(runs).items() if len(values) > 1
+    ]
+    if not differences:
+        return tuple(runs), ()
+    told = "; ".join(differences)
+    if not anyway:
+        raise SpecError(
+            f"These records cannot be compared, they differ in {told}. Add --anyway to compare all the same."
+        )
+    alike = tuple(dataclasses.replace(run, record=_as_if_there(run.record, runs[0].record)) for run in runs)
+    return alike, (f"Compared on request, although the records differ in {told}.",)
+
+
+def _places(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """Whatever must be equal in records that are compared, and the values it has in these."""
+    found: dict[str, list[Any]] = {}
+    for run in runs:
+        environment = run.record.environment
+        values = {name: environment.get(name) for name in _PLACE}
+        values |= {f"version of {name}": version for name, version in (environment.get("versions") or {}).items()}
+        for what, value in values.items():
+            if value not in found.setdefault(what, []):
+                found[what].append(value)
+    sources: dict[str, set[str]] = {}
+    for run in runs:
+        data = run.record.workload.get("data") or {}
+        sources.setdefault(run.record.spec["workload"], set()).add(str(data.get("source")))
+    for workload, names in sources.items():
+        found[f"data of {workload}"] = sorted(names)
+    return found
+
+
+def _as_if_there(record: Record, first: Record) -> Record:
+    """The record, as if it had been taken where the first one was, and on its data."""
+    place = {name: first.environment[name] for name in (*_PLACE, "versions") if name in first.environment}
+    same = record.spec["workload"] == first.spec["workload"]
+    data = {"data": first.workload["data"]} if same else {}
+    return dataclasses.replace(
+        record, environment={**record.environment, **place}, workload={**record.workload, **data}
+    )

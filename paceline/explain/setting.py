@@ -1,0 +1,174 @@
+"""Repeats of one setting as one: what its step consists of, on average over them and for each worker."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from paceline.explain.runs import Run
+from paceline.explain.words import count
+from paceline.record import Record
+from paceline.traffic import catalogue
+from paceline.traffic.base import Traffic
+
+FOREIGN_PERCENT = 10
+"""From here on what other processes do on a device is worth mentioning."""
+
+PHASES = ("input", "forward", "backward", "wait", "exchange", "update", "other")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One worker's step, on average over the repeats; what was not measured is None."""
+
+    rank: int
+    device: str
+    phases: Mapping[str, float]
+    """Seconds per step."""
+
+    cpu_seconds: float | None
+    """CPU time of its process per step."""
+
+    queued_seconds: float | None
+    """Of its computing in a step: ready to run, and no core free."""
+
+    utilisation_percent: float | None
+    loader_utilisation_percent: float | None
+    late_seconds: float | None
+    """How much later than the others it arrives at the exchange; negative: earlier."""
+
+    last_share: float | None
+    """Of the steps in which it is the last to arrive."""
+
+    @property
+    def name(self) -> str:
+        """`worker 1 (cpu:1)`."""
+        return f"worker {self.rank} ({self.device})"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs whose specs are equal except for the turn."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """What all repeats ran."""
+        return self.runs[0].record.spec
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """The strategy with its options."""
+        return catalogue.resolve(self.spec["strategy"])
+
+    @property
+    def label(self) -> str:
+        """The setting in a few words."""
+        spec = self.spec
+        shared = f", {spec['workers_per_device']} per device" if spec["workers_per_device"] > 1 else ""
+        workers = count(spec["workers"], "worker") + shared
+        return f"{spec['workload']} · {spec['strategy']} · {workers} · batch {spec['batch']}"
+
+    @cached_property
+    def phases(self) -> dict[str, float]:
+        """Mean seconds per step."""
+        return {name: math.fsum(run.record.phases[name] for run in self.runs) / len(self.runs) for name in PHASES}
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds of a step: the sum of its phases."""
+        return math.fsum(self.phases.values())
+
+    @cached_property
+    def samples_per_step(self) -> float:
+        """Of all workers: their rates × the mean step, which holds without a barrier, too, where steps differ."""
+        return math.fsum(_samples_per_step(run.record) for run in self.runs) / len(self.runs)
+
+    @property
+    def devices(self) -> int:
+        """Devices used, servers' own ones included."""
+        return self.runs[0].record.devices
+
+    @property
+    def worker_devices(self) -> int:
+        """Devices that workers compute on."""
+        return len({worker.device for worker in self.workers})
+
+    @property
+    def serving_devices(self) -> frozenset[str]:
+        """Devices of workers that servers share."""
+        servers = {server["device"] for server in self.runs[0].record.servers}
+        return frozenset(servers & {worker.device for worker in self.workers})
+
+    @property
+    def steps_timed(self) -> int:
+        """Timed steps of all repeats."""
+        return sum(run.record.steps_timed for run in self.runs)
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker, averaged over the repeats."""
+        rows = zip(*(run.record.per_worker for run in self.runs), strict=True)
+        return tuple(_worker(same_rank) for same_rank in rows)
+
+    @property
+    def hidden_seconds(self) -> float | None:
+        """Seconds per step in which an exchange is under way behind backward; None without buckets."""
+        return mean((run.record.overlap or {}).get("hidden") for run in self.runs)
+
+    @property
+    def server_percent(self) -> float | None:
+        """How busy servers keep their cores; None without servers, or where it was not measured."""
+        return mean(row["utilisation_percent"] for run in self.runs for row in run.record.servers)
+
+    @property
+    def served_percent(self) -> dict[str, float]:
+        """Per device: how busy servers kept its cores."""
+        found: dict[str, float] = {}
+        for run in self.runs:
+            for row in run.record.servers:
+                share = (row["utilisation_percent"] or 0.0) / len(self.runs)
+                found[row["device"]] = found.get(row["device"], 0.0) + share
+        return found
+
+    @property
+    def foreign_percent(self) -> dict[str, float]:
+        """Per device: how busy processes that are not of this run kept its cores, servers' share taken off."""
+        served = self.served_percent
+        return {name: max(0.0, share - served.get(name, 0.0)) for name, share in self.outside_percent.items()}
+
+    @property
+    def outside_percent(self) -> dict[str, float]:
+        """Per device: how busy others than this run's workers kept its cores; only what was measured."""
+        found: dict[str, list[float]] = {}
+        for run in self.runs:
+            for row in run.record.utilisation:
+                if row["busy_percent"] is not None and row["workers_percent"] is not None:
+                    found.setdefault(row["device"], []).append(max(0.0, row["busy_percent"] - row["workers_percent"]))
+        return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
+
+
+def _samples_per_step(record: Record) -> float:
+    return math.fsum(w["samples"] / w["seconds"] for w in record.per_worker) * record.step_seconds
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what was measured; None where nothing was."""
+    measured = [value for value in values if value is not None]
+    return math.fsum(measured) / len(measured) if measured else None
+
+
+def _worker(rows: Sequence[Mapping[str, Any]]) -> Worker:
+    return Worker(
+        rank=rows[0]["rank"],
+        device=rows[0]["device"],
+        phases={name: math.fsum(row["phases"][name] for row in rows) / len(rows) for name in PHASES},
+        cpu_seconds=mean(row["cpu_seconds_per_step"] for row in rows),
+        queued_seconds=mean(row["queued_seconds_per_step"] for row in rows),
+        utilisation_percent=mean(row["utilisation_percent"] for row in rows),
+        loader_utilisation_percent=mean(row["loader_utilisation_percent"] for row in rows),
+        late_seconds=mean(row["late_seconds"] for row in rows),
+        last_share=mean(row["last_share"] for row in rows),
+    )

@@ -1,0 +1,168 @@
+"""A run's steps as a Chrome trace, for Perfetto: a process per worker, its phases and its buckets on lanes."""
+
+import heapq
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import DataError, OutputError, SpecError
+from paceline.explain.runs import Run
+from paceline.measure.stats import Series
+from paceline.record import SIDECAR_NAME
+from paceline.traffic import catalogue
+
+Event = dict[str, Any]
+Worker = Mapping[str, Series]
+
+_PHASES_LANE = 0
+_MOST_STEPS = 400
+"""Of one worker, if nothing was asked for: half of them the first timed ones, half spread over the rest."""
+
+_MOST_WORKER_STEPS = 20_000
+
+
+def parse_steps(text: str) -> range:
+    """`"20-29"` → the steps 20 to 29; `"20"` is one step."""
+    first, dash, last = text.partition("-")
+    try:
+        chosen = range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        raise SpecError(f"--steps {text!r} is not a range of steps: write A-B, as in 20-29.") from None
+    if not chosen:
+        raise SpecError(f"--steps {text} is empty: the first step must not lie after the last.")
+    return chosen
+
+
+def write_trace(run: Run, file: Path, steps: range | None = None) -> int:
+    """Write the trace of a run; returns how many steps are in it. An existing file is never overwritten."""
+    if run.series is None:
+        raise DataError(f"{run.folder} has no readable {SIDECAR_NAME}, which a trace is made of: nothing was written.")
+    chosen = choose_steps(run, run.series, steps)
+    text = json.dumps(trace(run, run.series, chosen), allow_nan=False, separators=(",", ":"))
+    if file.exists():
+        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.")
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        with partial.open("w") as out:
+            out.write(text)
+        os.replace(partial, file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"--trace {file} cannot be written ({error.strerror}): choose another file.") from error
+    return len(chosen)
+
+
+def choose_steps(run: Run, workers: Sequence[Worker], asked: range | None) -> list[int]:
+    """The steps to show: those asked for, or a bounded choice with the first timed ones and a sample of the rest."""
+    there = min(len(worker["end"]) for worker in workers)
+    most = max(2, min(_MOST_STEPS, _MOST_WORKER_STEPS // len(workers)))
+    if asked is not None:
+        chosen = [step for step in asked if 0 <= step < there]
+        if not chosen:
+            raise SpecError(f"--steps {asked.start}-{asked.stop - 1}: this run has the steps 0 to {there - 1}.")
+        return chosen
+    if there <= most:
+        return list(range(there))
+    first = min(run.record.warmup_steps, there - most)
+    head = list(range(first, first + most // 2))
+    # Steps whose buckets were watched show more than others.
+    later = np.unique(workers[0].get("bucket_step", np.empty(0))).astype(int)
+    later = later[(later > head[-1]) & (later < there)]
+    if len(later) < most // 2:
+        later = np.arange(head[-1] + 1, there)
+    picked = later[np.linspace(0, len(later) - 1, most - len(head)).astype(int)]
+    return head + sorted({int(step) for step in picked})
+
+
+def trace(run: Run, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str, Any]:
+    """The whole trace; times in microseconds since the first worker began its first step."""
+    origin = min(float(worker["begin"][0]) for worker in workers)
+    waits = _waits(run, workers)
+    events: list[Event] = []
+    for rank, worker in enumerate(workers):
+        lanes = _bucket_slices(rank, worker, steps, origin)
+        events.extend(_names(rank, run.record.per_worker[rank]["device"], lanes=len(lanes)))
+        for step in steps:
+            events.extend(_step_slices(rank, worker, step, float(waits[rank][step]), origin))
+        events.extend(event for lane in lanes for event in lane)
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {name: str(run.record.spec[name]) for name in ("workload", "strategy", "workers", "batch")},
+    }
+
+
+def _waits(run: Run, workers: Sequence[Worker]) -> list[Series]:
+    """Per worker and step, the part of `exchange` that is waiting: A − A_r, or held back by a staleness bound."""
+    if not catalogue.resolve(run.record.spec["strategy"]).synchronous:
+        return [worker["held"] for worker in workers]
+    there = min(len(worker["end"]) for worker in workers)
+    last = np.max([worker["arrival"][:there] for worker in workers], axis=0)
+    return [np.clip(last - w["arrival"][:there], 0, w["exchange"][:there]) for w in workers]
+
+
+def _names(rank: int, device: str, *, lanes: int) -> Iterator[Event]:
+    yield _meta(rank, 0, "process_name", name=f"worker {rank} ({device})")
+    yield _meta(rank, 0, "process_sort_index", sort_index=rank)
+    labels = ["phases", *(f"buckets {number}" for number in range(1, lanes + 1))]
+    for lane, label in enumerate(labels):
+        yield _meta(rank, lane, "thread_name", name=label)
+        yield _meta(rank, lane, "thread_sort_index", sort_index=lane)
+
+
+def _meta(rank: int, lane: int, what: str, **args: str | int) -> Event:
+    return {"ph": "M", "pid": rank, "tid": lane, "name": what, "args": args}
+
+
+def _step_slices(rank: int, worker: Worker, step: int, wait: float, origin: float) -> Iterator[Event]:
+    """A step with its phases inside, one after the other; micro-batches' forwards and backwards are added up."""
+    begin, end = float(worker["begin"][step]) - origin, float(worker["end"][step]) - origin
+    args = {"step": step, "samples": int(worker["samples"][step])}
+    yield _slice(rank, _PHASES_LANE, f"step {step}", begin, end, args)
+    lengths = {name: float(worker[name][step]) for name in ("input", "forward", "backward")}
+    lengths |= {"wait": wait, "exchange": float(worker["exchange"][step]) - wait}
+    lengths |= {name: float(worker[name][step]) for name in ("update", "other")}
+    at = begin
+    for name, seconds in lengths.items():
+        until = min(at + seconds, end)
+        if _microseconds(until) > _microseconds(at):
+            yield _slice(rank, _PHASES_LANE, name, at, until, {"step": step})
+        at = until
+
+
+def _bucket_slices(rank: int, worker: Worker, steps: Sequence[int], origin: float) -> list[list[Event]]:
+    """Slices from start to end and instants at ready, on as many lanes as it takes for none to overlap."""
+    names = ("step", "index", "bytes", "ready", "start", "end")
+    if "bucket_step" not in worker:
+        return []
+    kept = np.isin(worker["bucket_step"], steps)
+    rows = zip(*(worker[f"bucket_{name}"][kept].tolist() for name in names), strict=True)
+    lanes: list[list[Event]] = []
+    free: list[tuple[float, int]] = []  # until when each lane is taken, the earliest first
+    for step, index, size, ready, start, end in sorted(rows, key=lambda row: row[4]):
+        if free and free[0][0] <= start:
+            _, lane = heapq.heappop(free)
+        else:
+            lanes.append([])
+            lane = len(lanes) - 1
+        heapq.heappush(free, (end, lane))
+        args = {"step": int(step), "bucket": int(index), "bytes": int(size)}
+        lanes[lane].append(_slice(rank, lane + 1, f"bucket {int(index)}", start - origin, end - origin, args))
+        instant = {"ph": "i", "s": "t", "pid": rank, "tid": lane + 1, "name": f"bucket {int(index)} ready"}
+        lanes[lane].append({**instant, "ts": _microseconds(ready - origin), "args": args})
+    return lanes
+
+
+def _slice(rank: int, lane: int, name: str, begin: float, end: float, args: Mapping[str, int]) -> Event:
+    # Both edges are rounded and the length follows: neighbours then share an edge exactly.
+    start = _microseconds(begin)
+    length = round(_microseconds(end) - start, 3)
+    return {"ph": "X", "pid": rank, "tid": lane, "name": name, "ts": start, "dur": length, "args": dict(args)}
+
+
+def _microseconds(seconds: float) -> float:
+    return round(seconds * 1e6, 3)

@@ -1,0 +1,31 @@
+"""How the wall time of a run divides: training that was timed, and everything beyond it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from paceline.explain.runs import Run
+from paceline.explain.setting import Setting
+
+PARTS = ("timed", "warm_up", "start_up", "validation", "checkpoints")
+
+
+def wall_seconds(setting: Setting) -> Mapping[str, float]:
+    """Seconds of each part, mean over the repeats; `timed` is training without its warm-up."""
+    rows = [_wall(run) for run in setting.runs]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in PARTS}
+
+
+def _wall(run: Run) -> dict[str, float]:
+    walls = run.record.wall_seconds
+    warm_up = min(_warm_up(run), walls["training"])
+    rest = {name: walls.get(name, 0.0) for name in PARTS[2:]}
+    return {"timed": walls["training"] - warm_up, "warm_up": warm_up, **rest}
+
+
+def _warm_up(run: Run) -> float:
+    """As measured; without series as if its steps had been like the others."""
+    if run.series is None:
+        return run.record.warmup_steps * run.record.step_seconds
+    first = slice(0, run.record.warmup_steps)
+    return max(float(np.sum(worker["end"][first] - worker["begin"][first])) for worker in run.series)

@@ -1,0 +1,35 @@
+"""Figures as sentences need them."""
+
+from collections.abc import Mapping
+
+
+def ms(seconds: float) -> str:
+    """`0.0503` → `"50.3 ms"`."""
+    milliseconds = seconds * 1e3
+    if abs(milliseconds) < 5e-4:
+        return "0 ms"
+    return f"{milliseconds:.{0 if abs(milliseconds) >= 1000 else 1 if abs(milliseconds) >= 1 else 3}f} ms"
+
+
+def percent(share: float) -> str:
+    """`0.314` → `"31 %"`; small shares keep a digit."""
+    return f"{share * 100:.{0 if abs(share) >= 0.0995 or share == 0 else 1}f} %"
+
+
+def count(number: int, noun: str) -> str:
+    """`2, "worker"` → `"2 workers"`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def whole_percents(parts: Mapping[str, float]) -> dict[str, int]:
+    """Shares of the sum in whole percents that add up to exactly 100; parts may be negative.
+
+    All are rounded down; what is missing to 100 goes to those that lost most by it (largest remainder).
+    """
+    total = sum(parts.values())
+    exact = {name: 100 * part / total for name, part in parts.items()}
+    whole = {name: int(share // 1) for name, share in exact.items()}
+    by_loss = sorted(exact, key=lambda name: whole[name] - exact[name])
+    for name in by_loss[: 100 - sum(whole.values())]:
+        whole[name] += 1
+    return whole

@@ -1,0 +1,249 @@
+"""Situations with a known cause: it is named, with the right worker and the right time."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from situations import ALONE, USUAL, Situation, alone, write
+
+from paceline.explain.case import Cause
+from paceline.explain.runs import find
+from paceline.explain.verdict import Explanation, account
+
+
+def explain(folder: Path, situation: Situation, *others: Situation, series: bool = True) -> Explanation:
+    """The explanation of the first situation; the others are there to be compared with."""
+    folders = [write(folder / str(n), s, series=series) for n, s in enumerate((situation, *others))]
+    explanations = account(find(folders)).explanations
+    return next(e for e in explanations if e.case.setting.runs[0].folder == folders[0])
+
+
+def named(explanation: Explanation, name: str) -> Cause | None:
+    return next((cause for cause in explanation.causes if cause.name == name), None)
+
+
+@pytest.mark.parametrize("series", [True, False])
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("phase", ["input", "forward", "backward"])
+def test_a_worker_slowed_by_50_ms_is_named_with_its_phase_and_the_time(
+    tmp_path: Path, phase: str, workers: int, series: bool
+) -> None:
+    slow = workers - 1
+    situation = Situation(workers=workers, longer={slow: {phase: 0.050}}, noise=0.004)
+    explanation = explain(tmp_path, situation, series=series)
+    leading = explanation.leading
+    assert leading is not None
+    assert (leading.name, leading.rank) == ("slow worker", slow)
+    assert leading.seconds == pytest.approx(0.050, rel=0.1)
+    assert f"worker {slow} (cpu:{slow})" in explanation.verdict
+    assert f"its {phase} takes" in explanation.verdict
+
+
+def test_a_slow_workers_own_time_is_not_also_called_slow_input(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(longer={0: {"input": 0.050}}))
+    assert explanation.case.setting.phases["input"] == pytest.approx(0.027)
+    input_cause = named(explanation, "input")
+    assert input_cause is not None
+    assert input_cause.seconds == pytest.approx(USUAL["input"], abs=1e-6)
+
+
+def test_a_worker_that_finishes_the_exchange_late_is_named_by_it(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(longer={1: {"exchange": 0.040}}))
+    leading = explanation.leading
+    assert leading is not None
+    assert (leading.name, leading.rank, leading.seconds) == ("slow worker", 1, pytest.approx(0.040, rel=0.1))
+    assert "its exchange takes 40.0 ms longer" in leading.sentence
+
+
+def test_two_slow_workers_are_both_named_and_compared_with_the_punctual_ones(tmp_path: Path) -> None:
+    delays = {5: {"backward": 0.050}, 6: {"backward": 0.048}}
+    explanation = explain(tmp_path, Situation(workers=8, longer=delays, noise=0.001))
+    leading = explanation.leading
+    assert leading is not None
+    assert (leading.rank, leading.seconds) == (5, pytest.approx(0.050, rel=0.1))
+    assert any("worker 6 (cpu:6)" in line for line in leading.evidence)
+
+
+def test_workers_that_take_turns_at_being_last_are_spread_and_nobody_is_blamed(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(workers=8, noise=0.015, steps=200))
+    leading = explanation.leading
+    assert leading is not None
+    assert (leading.name, leading.rank) == ("spread", None)
+    assert leading.seconds == pytest.approx(0.015 * 1.42, rel=0.1), "the expected maximum of eight is 1.42 deviations"
+    assert named(explanation, "slow worker") is None
+
+
+def test_from_a_few_steps_nobody_is_called_slow(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(longer={1: {"backward": 0.050}}, steps=6))
+    assert named(explanation, "slow worker") is None
+    assert any("Only 1 step timed" in note for note in explanation.notes)
+
+
+@pytest.mark.parametrize("milliseconds", [20, 50, 200])
+def test_a_loader_slowed_by_a_known_time_is_input_with_that_time(tmp_path: Path, milliseconds: int) -> None:
+    slowed = Situation(phases={**USUAL, "input": USUAL["input"] + milliseconds / 1e3}, noise=0.002)
+    explanation = explain(tmp_path, slowed)
+    leading = explanation.leading
+    assert leading is not None
+    assert (leading.name, leading.rank) == ("input", None)
+    assert leading.seconds == pytest.approx(milliseconds / 1e3 + USUAL["input"], rel=0.01)
+    assert explanation.verdict.startswith("Input-bound: ")
+
+
+@pytest.mark.parametrize(
+    ("feed", "remedy"),
+    [
+        ("dataset", "--feed dataset:prefetch=2,loaders=1"),
+        ("dataset:shard=off,loaders=1", "--feed dataset:shard=off,loaders=1,prefetch=2"),
+        ("dataset:prefetch=4,loaders=2", "--feed dataset:prefetch=4,loaders=4"),
+        ("synthetic:at=host", "--feed synthetic:at=host,prefetch=2"),
+        ("synthetic:at=python,prefetch=2", "--feed synthetic:at=python,prefetch=2,loaders=2"),
+    ],
+)
+def test_the_remedy_for_slow_input_is_a_feed_that_exists(tmp_path: Path, feed: str, remedy: str) -> None:
+    from paceline.feeds.catalogue import check
+
+    explanation = explain(tmp_path, Situation(phases={**USUAL, "input": 0.05}, spec={"feed": feed}))
+    assert remedy in explanation.remedy
+    check(remedy.removeprefix("--feed "))
+
+
+@pytest.mark.parametrize("milliseconds", [20, 80])
+def test_an_exchange_slowed_by_a_known_time_is_exposed_exchange_with_that_time(
+    tmp_path: Path, milliseconds: int
+) -> None:
+    slowed = Situation(phases={**USUAL, "exchange": milliseconds / 1e3}, noise=0.001)
+    alone_too = explain(tmp_path / "alone", slowed)
+    against = explain(tmp_path / "against", slowed, alone())
+    for explanation in (alone_too, against):
+        leading = explanation.leading
+        assert leading is not None
+        assert leading.name == "exchange"
+        assert leading.seconds == pytest.approx(milliseconds / 1e3, rel=0.05)
+
+
+LINKS: dict[str, dict[str, Any]] = {
+    "latency": {"buckets": [100_000, 400_000, 200_000, 300_000], "latency": 0.020, "bandwidth": 1e9},
+    "bandwidth": {"buckets": [1_000_000, 4_000_000, 2_000_000, 3_000_000], "latency": 0.0001, "bandwidth": 5e7},
+}
+
+
+@pytest.mark.parametrize("series", [True, False])
+@pytest.mark.parametrize("bound", LINKS)
+def test_latency_and_bandwidth_are_told_apart_by_buckets_of_different_sizes(
+    tmp_path: Path, bound: str, series: bool
+) -> None:
+    explanation = explain(tmp_path, Situation(phases={**USUAL, "exchange": 0.0}, **LINKS[bound]), series=series)
+    exchange = named(explanation, "exchange")
+    assert exchange is not None
+    assert f"mostly {bound}" in exchange.sentence
+    assert ("bucket=500KB" if bound == "latency" else "wire=bf16") in exchange.remedy
+    assert any("hide behind backward" in line for line in exchange.evidence)
+
+
+def test_exchange_that_may_not_overlap_is_advised_to(tmp_path: Path) -> None:
+    spec = {"strategy": "allreduce:overlap=off,wire=bf16"}
+    explanation = explain(tmp_path, Situation(phases={**USUAL, "exchange": 0.03}, spec=spec))
+    assert "`--strategy allreduce:wire=bf16`" in explanation.remedy
+
+
+def test_cores_that_others_use_are_told_from_memory_by_cpu_time(tmp_path: Path) -> None:
+    slower = {**USUAL, "forward": 0.045, "backward": 0.090, "exchange": 0.0}
+    own = sum(ALONE.values())
+    taken = explain(tmp_path / "taken", Situation(phases=slower, cpu=own, outside_percent=30.0), alone())
+    memory = explain(tmp_path / "memory", Situation(phases=slower), alone())
+    for explanation, name, other in (
+        (taken, "shared cores", "caches and memory"),
+        (memory, "caches and memory", "shared cores"),
+    ):
+        leading = explanation.leading
+        assert leading is not None
+        assert leading.name == name
+        assert leading.seconds == pytest.approx(0.045, rel=0.05)
+        assert named(explanation, other) is None
+    assert any("cpu:0 30 %" in line for line in taken.evidence)
+
+
+def test_a_core_taken_by_others_shows_in_a_single_record(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(cpu=0.060, outside_percent=35.0))
+    assert explanation.leading is not None
+    assert explanation.leading.name == "shared cores"
+    assert explanation.leading.seconds == pytest.approx(0.033), "forward, backward and update less CPU time"
+
+
+def test_computing_that_stands_still_on_a_free_core_blames_nobody_else(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(cpu=0.060))
+    assert explanation.leading is not None
+    assert (explanation.leading.name, explanation.leading.seconds) == ("standing still", pytest.approx(0.033))
+
+
+@pytest.mark.parametrize(
+    ("changes", "who"),
+    [
+        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 9.0}, "2 workers share each"),
+        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 40.0}, "other processes use them"),
+        (
+            {
+                "workers": 1,
+                "spec": {"strategy": "ps:place=shared"},
+                "servers": [{"server": 0, "device": "cpu:0", "place": "shared", "utilisation_percent": 38.0}],
+                "cpu": 0.060,
+                "outside_percent": 40.0,
+            },
+            "servers share them",
+        ),
+    ],
+)
+def test_who_has_the_cores_is_told(tmp_path: Path, changes: dict[str, Any], who: str) -> None:
+    cause = named(explain(tmp_path, Situation(**changes)), "shared cores")
+    assert cause is not None
+    assert who in cause.sentence
+
+
+def test_backward_slowed_more_than_forward_is_the_exchanges_own_work(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(phases={**USUAL, "backward": 0.080}), alone())
+    assert explanation.leading is not None
+    assert explanation.leading.name == "exchange work in backward"
+    assert explanation.leading.seconds == pytest.approx(0.020)
+
+
+def test_devices_that_only_serve_are_part_of_the_gap(tmp_path: Path) -> None:
+    servers = [{"server": 0, "device": "cpu:1", "cores": [1], "place": "own", "utilisation_percent": 40.0}]
+    spec = {"strategy": "ps:servers=1,place=own"}
+    explanation = explain(tmp_path, Situation(workers=1, devices=2, servers=servers, spec=spec), alone())
+    assert explanation.leading is not None
+    assert explanation.leading.name == "servers' devices"
+    assert explanation.leading.seconds == pytest.approx(sum(ALONE.values()) / 2)
+    exchange = named(explanation, "exchange")
+    assert exchange is not None
+    assert "Servers use 40 % of their cores." in exchange.evidence
+    assert "servers=2" in exchange.remedy
+
+
+def test_what_a_staleness_bound_holds_back_is_named(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(held=0.030, spec={"strategy": "ps:mode=stale,bound=2"}))
+    held = named(explanation, "staleness bound")
+    assert held is not None
+    assert held.seconds == pytest.approx(0.030)
+    assert "bound=4" in held.remedy
+
+
+def test_without_a_barrier_a_slow_worker_costs_its_own_steps_only(tmp_path: Path) -> None:
+    situation = Situation(longer={1: {"forward": 0.040}}, spec={"strategy": "independent"}, phases=ALONE)
+    explanation = explain(tmp_path, situation)
+    slow = named(explanation, "slow worker")
+    assert slow is not None
+    assert (slow.rank, slow.seconds) == (1, pytest.approx(0.020))
+    assert "40.0 ms longer" in slow.sentence
+
+
+def test_a_heavy_update_is_named(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(phases={**USUAL, "update": 0.040}))
+    assert explanation.leading is not None
+    assert (explanation.leading.name, explanation.leading.seconds) == ("update", pytest.approx(0.040))
+
+
+def test_a_sound_run_is_called_compute_bound(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, Situation(noise=0.001))
+    assert explanation.leading is None
+    assert explanation.verdict.startswith("Compute-bound: forward and backward are 90 % of a step")
