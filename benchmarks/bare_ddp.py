@@ -8,46 +8,34 @@ each pair of turns is one observation. It stops when the 90 % interval of the ra
 """
 
 import argparse
-import math
-import multiprocessing
-import os
-import socket
-import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from turns import Contest, Turn, measure
 
-from paceline.engines.local import PRELOADED
-from paceline.engines.plan import Plan, plan
+from paceline.engines.plan import plan
 from paceline.feeds.order import permutation
 from paceline.spec import RunSpec
-from paceline.workers.assemble import Parts, assemble
-from paceline.workers.assignment import Assignment, Gifts
-from paceline.workers.clock import Clock
+from paceline.workers.assemble import Parts
 from paceline.workers.limit import Limit
 from paceline.workers.loop import Course, train
 from paceline.workers.schedule import Schedule
 
 WORKLOADS = (("vae", 32), ("resnet18", 8), ("bert-base", 4))
 TURN_SECONDS = 0.8
-LEAST_PAIRS = 30
 HALF_WIDTH = 0.015
 
 
-def paceline_turns(parts: Parts) -> Callable[[int], None]:
+def paceline_turns(parts: Parts) -> Turn:
     """So many steps of the product's own loop."""
     batches = parts.feed.batches(0)
     lr = parts.spec.lr or 0.0
-    clock, schedule = Clock(), Schedule(base=lr, rule="none", workers=parts.group.size, warmup_steps=0)
+    schedule = Schedule(base=lr, rule="none", workers=parts.group.size, warmup_steps=0)
 
     def turn(steps: int) -> None:
         end = parts.progress.step + steps
@@ -57,7 +45,7 @@ def paceline_turns(parts: Parts) -> Callable[[int], None]:
             module=parts.module,
             replica=parts.replica,
             group=parts.group,
-            clock=clock,
+            clock=parts.clock,
             schedule=schedule,
             limit=limit,
             accumulate=1,
@@ -70,7 +58,7 @@ def paceline_turns(parts: Parts) -> Callable[[int], None]:
     return turn
 
 
-def bare_turns(parts: Parts) -> Callable[[int], None]:
+def bare_turns(parts: Parts) -> Turn:
     """So many steps of a loop that does nothing but train, with the settings that make DDP fastest."""
     workload, group = parts.workload, parts.group
     torch.manual_seed(0)
@@ -103,98 +91,9 @@ def bare_batches(parts: Parts) -> Iterator[tuple[torch.Tensor, ...]]:
             yield parts.data.train.batch(np.ascontiguousarray(order[first + rank * batch : first + (rank + 1) * batch]))
 
 
-def worker(assignment: Assignment, gifts: Gifts, line: "Connection[tuple[float, float], None]", seconds: float) -> None:
-    """Take turns until told otherwise by the clock; rank 0 reports the times of every pair."""
-    os.sched_setaffinity(0, assignment.slot.cores)
-    parts = assemble(assignment, gifts)
-    ours, theirs = paceline_turns(parts), bare_turns(parts)
-    ours(2)
-    theirs(2)
-    steps = agreed_steps(parts, theirs)
-    begun, pair, over = time.perf_counter(), 0, False
-    while not over:
-        times = {}
-        for turn in (ours, theirs) if pair % 2 == 0 else (theirs, ours):  # neither is always the first
-            started = time.perf_counter()
-            turn(steps)
-            times[turn] = time.perf_counter() - started
-        if parts.group.rank == 0:
-            line.send((times[ours], times[theirs]))
-        pair += 1
-        word = torch.tensor([int(time.perf_counter() - begun > seconds)])
-        over = bool(parts.group.all_gather(word)[0])
-    os._exit(0)
-
-
-def agreed_steps(parts: Parts, turn: Callable[[int], None]) -> int:
-    """As many steps as fill a turn."""
-    started = time.perf_counter()
-    turn(3)
-    pace = (time.perf_counter() - started) / 3
-    return int(parts.group.all_gather(torch.tensor([max(1, round(TURN_SECONDS / pace))]))[0])
-
-
-def interval(ratios: list[float]) -> tuple[float, float, float]:
-    """Trimmed geometric mean of the ratios and its 90 % interval.
-
-    A fifth of the ratios is left out at either end: a neighbour's burst during one turn says nothing about the loops.
-    The error of a trimmed mean is that of the winsorised ratios over 1 − 2·0.2 (Yuen).
-    """
-    logs = sorted(math.log(r) for r in ratios)
-    cut = len(logs) // 5
-    kept = logs[cut : len(logs) - cut]
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    error = statistics.stdev(winsorised) / (len(kept) / len(logs)) / math.sqrt(len(logs))
-    mean = statistics.mean(kept)
-    return math.exp(mean), math.exp(mean - 1.645 * error), math.exp(mean + 1.645 * error)
-
-
-def measure(planned: Plan, seconds: float) -> tuple[float, float, float, int]:
-    """Start the workers and watch their ratio become certain."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    ours, theirs = context.Pipe(duplex=False)
-    processes = []
-    with tempfile.TemporaryDirectory() as scratch, socket.create_server(("127.0.0.1", 0)) as listener:
-        for rank in range(planned.spec.workers):
-            assignment = Assignment(
-                spec=planned.spec,
-                placement=planned.placement,
-                rank=rank,
-                port=listener.getsockname()[1],
-                scratch=Path(scratch),
-                checkpoints=Path(scratch),
-                environment={},
-            )
-            gifts = Gifts(listener) if rank == 0 else Gifts()
-            process = context.Process(target=worker, args=(assignment, gifts, theirs, seconds))
-            process.start()
-            processes.append(process)
-        theirs.close()
-        try:
-            return watch(ours)
-        finally:
-            for process in processes:
-                process.kill()
-                process.join()
-
-
-def watch(line: "Connection[None, tuple[float, float]]") -> tuple[float, float, float, int]:
-    """Collect pairs until the interval is narrow enough, or the workers have used their time."""
-    ratios: list[float] = []
-    while True:
-        try:
-            ours, theirs = line.recv()
-        except EOFError:
-            break
-        ratios.append(theirs / ours)
-        if len(ratios) > 2:
-            mean, low, high = interval(ratios)
-            print(f"\r  {len(ratios)} pairs: {mean:.4f} ({low:.4f}–{high:.4f})", end="", file=sys.stderr, flush=True)
-            if len(ratios) >= LEAST_PAIRS and high - low <= 2 * HALF_WIDTH * mean:
-                break
-    print(file=sys.stderr)
-    return (*interval(ratios), len(ratios))
+def ways(parts: Parts) -> tuple[Turn, Turn]:
+    """The product's loop, and the bare one."""
+    return paceline_turns(parts), bare_turns(parts)
 
 
 def main() -> None:
@@ -207,8 +106,9 @@ def main() -> None:
     for text in arguments.workloads:
         name, _, batch = text.partition("@")
         spec = RunSpec(workload=name, workers=2, batch=int(batch), steps=10**9, validate="off")
-        mean, low, high, pairs = measure(plan(spec), 60 * arguments.minutes)
-        print(f"| {name} | {batch} | {mean:.3f} | {low:.3f}–{high:.3f} | {pairs} |", flush=True)
+        contest = Contest(ways, None, TURN_SECONDS, HALF_WIDTH, 60 * arguments.minutes)
+        ratio = measure(plan(spec), contest)
+        print(f"| {name} | {batch} | {ratio.mean:.3f} | {ratio.low:.3f}–{ratio.high:.3f} | {ratio.pairs} |", flush=True)
 
 
 if __name__ == "__main__":
