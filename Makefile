@@ -16,7 +16,7 @@ setup: .venv/ready
 	touch .venv/ready
 
 demo: setup
-	$(BIN)/python scripts/demo.py
+	$(BIN)/paceline study demo
 
 # All checks, then all tests.
 test: check

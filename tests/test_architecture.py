@@ -25,17 +25,19 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
+    frozenset({"timing"}),
     frozenset({"recipe", "spec", "record"}),
     frozenset({"traffic"}),
     frozenset({"workloads", "devices", "measure"}),
-    frozenset({"feeds", "strategies"}),
+    frozenset({"feeds", "strategies", "explain"}),
     frozenset({"workers", "script"}),
     frozenset({"engines"}),
+    frozenset({"studies"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )
 # What lies below and must not be seen all the same: a strategy knows tensors, its group and events, a workload and a
-# device know nothing of runs, and what is measured comes from records and series.
+# device know nothing of runs, what is measured comes from records and series, and what is explained from both.
 HIDDEN: dict[str, frozenset[str]] = {
     "traffic": frozenset({"recipe", "spec", "record"}),
     "workloads": frozenset({"spec", "record", "traffic"}),
@@ -44,13 +46,20 @@ HIDDEN: dict[str, frozenset[str]] = {
     "feeds": frozenset({"spec", "record", "traffic", "devices", "measure"}),
     "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
     "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
-    "workers": frozenset({"record", "measure"}),
+    "workers": frozenset({"record"}),
+    "explain": frozenset({"recipe", "workloads", "devices"}),
+    "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
 }
-# Of the workloads, feeds may know what a sample is, but no model.
-FEEDS_MAY_SEE = frozenset({"paceline.workloads.base"})
+# Exceptions: of the workloads, feeds may know what a sample is, but no model; of what is measured, a worker may know
+# when it is enough.
+MAY_SEE: dict[str, frozenset[str]] = {
+    "feeds": frozenset({"paceline.workloads.base"}),
+    "workers": frozenset({"paceline.measure.stopping"}),
+}
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
-    *("errors", "units", "grammar", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*", "cli.*"),
+    *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
+    *("explain.*", "studies.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )
@@ -58,7 +67,7 @@ FILE_LINES = 400
 FUNCTION_LINES = 40
 CONSTRUCTOR_ARGUMENTS = 8
 # The training loop is to be read on one page, and the parameters of a verb are its flags.
-LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train"}
+LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train", "cli/study.py:study"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
@@ -151,9 +160,10 @@ def test_arrows_point_down() -> None:
     assert wrong == []
 
 
-def test_feeds_know_what_a_sample_is_and_no_model() -> None:
-    seen = {target for module, target in everywhere() if module.part == "feeds" and ".workloads" in target}
-    assert seen <= FEEDS_MAY_SEE
+@pytest.mark.parametrize(("part", "of"), [("feeds", "workloads"), ("workers", "measure")])
+def test_of_some_parts_only_one_file_may_be_seen(part: str, of: str) -> None:
+    seen = {target for module, target in everywhere() if module.part == part and target.split(".")[1] == of}
+    assert seen == MAY_SEE[part]
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -182,7 +192,10 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["train", "--help"], ["study", "--help"], ["explain", "--help"], ["profile", "--help"], ["--version"]],
+)
 def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:
     program = (
         "import sys\n"

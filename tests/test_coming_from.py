@@ -25,7 +25,7 @@ from paceline.workloads.catalogue import check as check_workload
 TEXT = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text()
 PROSE = re.sub(r"^```.*?^```$", "", TEXT, flags=re.M | re.S)
 TRAIN = "paceline train "
-LENGTHS = ("--steps", "--epochs", "--seconds")
+LENGTHS = ("--steps", "--epochs", "--seconds", "--timing fixed")
 
 
 def commands() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import catalogues, doctor, train
+from paceline.cli import catalogues, doctor, explain, profile, study, train
 from paceline.errors import PacelineError
 
 app = typer.Typer(
@@ -20,6 +20,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("train")(train.train)
+app.command("study")(study.study)
+app.command("explain")(explain.explain)
+app.command("profile")(profile.profile)
 app.command("workloads")(catalogues.workloads)
 app.command("strategies")(catalogues.strategies)
 app.command("feeds")(catalogues.feeds)

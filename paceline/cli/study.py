@@ -1,0 +1,272 @@
+"""`paceline study`: a grid of runs, from a file, a name or flags to a table."""
+
+import json as jsons
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.errors import OutputError, SpecError
+from paceline.units import human_seconds
+
+if TYPE_CHECKING:
+    from paceline.studies.definition import Study
+    from paceline.studies.grid import Grid
+    from paceline.studies.store import Contents, Store
+    from paceline.studies.table import Row, Table
+
+_MANY = 1_000
+_REASONS = 10
+
+_EXAMPLES = """
+Examples:
+
+  paceline study demo
+
+  paceline study seed-002 --dry-run
+
+  paceline study vae --workers 1,2 --strategy allreduce --strategy ps --batch 32 --seconds 5s --repeats 2
+
+  paceline study my-study.toml --out results --csv results.csv
+"""
+
+Texts = list[str] | None
+
+
+def study(
+    context: typer.Context,
+    what: Annotated[str | None, typer.Argument(help="A TOML file, the name of a ready study, or a workload.")] = None,
+    workers: Annotated[Texts, typer.Option(help="Worker processes: 1,2,4.")] = None,
+    workers_per_device: Annotated[Texts, typer.Option(help="Workers that share a device: 1,2, or fit.")] = None,
+    cores_per_device: Annotated[Texts, typer.Option(help="On CPU, cores that make one device.")] = None,
+    device: Annotated[Texts, typer.Option(help="auto, cpu or cuda.")] = None,
+    mps: Annotated[Texts, typer.Option(help="on: run NVIDIA's MPS daemon.")] = None,
+    strategy: Annotated[Texts, typer.Option(help="How replicas agree; give it once for each.")] = None,
+    feed: Annotated[Texts, typer.Option(help="Where batches come from; give it once for each.")] = None,
+    batch: Annotated[Texts, typer.Option(help="Samples per worker and update; of all workers if strong.")] = None,
+    accumulate: Annotated[Texts, typer.Option(help="Micro-batches a worker's batch is computed in.")] = None,
+    steps: Annotated[Texts, typer.Option(help="Train for so many updates.")] = None,
+    epochs: Annotated[Texts, typer.Option(help="Train for so many passes over the data.")] = None,
+    seconds: Annotated[Texts, typer.Option(help="Train for so long, validation included: 30s, 5m.")] = None,
+    until_percent: Annotated[Texts, typer.Option(help="End a run when its rate is known so well.")] = None,
+    timing: Annotated[Texts, typer.Option(help="detected, or fixed:warmup=10,steps=20.")] = None,
+    lr: Annotated[Texts, typer.Option(help="Learning rate (default: the workload's).")] = None,
+    lr_rule: Annotated[Texts, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = None,
+    lr_warmup: Annotated[Texts, typer.Option(help="Updates to reach a scaled rate.")] = None,
+    clip_norm: Annotated[Texts, typer.Option(help="Scale gradients down to this global norm.")] = None,
+    precision: Annotated[Texts, typer.Option(help="fp32 or bf16.")] = None,
+    validate: Annotated[Texts, typer.Option(help="epoch, end or off.")] = None,
+    seed: Annotated[Texts, typer.Option(help="Of initial weights, data order and noise.")] = None,
+    timeout: Annotated[Texts, typer.Option(help="No progress for so long is a hang.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Runs of every combination, taken in turns.")] = None,
+    scaling: Annotated[str | None, typer.Option(help="weak: batch per worker; strong: of all together.")] = None,
+    equal: Annotated[str | None, typer.Option(help="What all runs have as many of: samples or updates.")] = None,
+    samples: Annotated[int | None, typer.Option(help="With --equal samples: how many.")] = None,
+    columns: Annotated[Texts, typer.Option(help="More columns: val_loss,time,utilisation,sent, a metric …")] = None,
+    per_epoch: Annotated[bool | None, typer.Option("--per-epoch", help="A second table, epoch by epoch.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The study's folder (default: runs/NAME).")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The sizes of the file's [full] table.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and the expected time.")] = False,
+    skip_impossible: Annotated[
+        bool, typer.Option("--skip-impossible", help="Leave out what cannot run here; the table says so.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=f"Start even more than {_MANY:,} runs.")] = False,
+    csv: Annotated[Path | None, typer.Option(help="Write the table to a CSV file as well.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead.")] = False,
+) -> None:
+    """Run a grid of runs in turns and show how they scale. Stopped or killed, the same command goes on."""
+    # Imported here, so that --help answers at once.
+    from paceline.studies.schedule import carry_out
+    from paceline.studies.store import Store
+
+    asked = _asked(what, _flags(context), full=full)
+    if csv is not None:
+        _check_writable(csv)
+    if asked.runs > _MANY and not yes:
+        _stop_large(asked, dry_run=dry_run)
+        return
+    grid = _grid(asked)
+    store = Store(out if out is not None else _default_folder(asked, full=full))
+    store.check(grid)
+    contents = store.read(grid.in_turns())
+    if dry_run:
+        _print_grid(grid, contents, as_json=json)
+    _refuse_impossible(grid, skip=skip_impossible)
+    if dry_run:
+        return
+    if len(contents.records) < len(grid.in_turns()):
+        from rich.console import Console
+
+        from paceline.cli.study_progress import StudyProgress
+        from paceline.engines.local import LocalEngine
+
+        contents = carry_out(grid, store, LocalEngine(), StudyProgress(Console(stderr=True), asked.repeats))
+    else:
+        _say(f"All {len(contents.records)} runs are there already; to measure anew, choose another --out.")
+    _show(grid, contents, store, csv, as_json=json)
+    if contents.failures:
+        sys.exit(1)
+
+
+study.__doc__ = f"{study.__doc__}\n{_EXAMPLES}"
+
+
+def _say(text: str) -> None:
+    print(f"paceline: {text}", file=sys.stderr)
+
+
+def _flags(context: typer.Context) -> dict[str, Any]:
+    """What was typed, by the names that TOML files use."""
+    from paceline.studies.definition import SETTINGS, parse_values
+
+    given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
+    own: dict[str, Any] = {
+        name: given[name] for name in ("repeats", "scaling", "equal", "samples", "per_epoch") if name in given
+    }
+    if "columns" in given:
+        own["columns"] = [name.strip() for text in given["columns"] for name in text.split(",") if name.strip()]
+    return {**own, **{name: parse_values(name, given[name]) for name in SETTINGS if name in given}}
+
+
+def _asked(what: str | None, flags: dict[str, Any], *, full: bool) -> "Study":
+    from paceline.studies.catalogue import find, ready
+    from paceline.studies.definition import make_study, read_study
+    from paceline.studies.grid import slug
+
+    if what is None:
+        raise SpecError(
+            "Say what to study: paceline study FILE.toml, NAME or WORKLOAD. "
+            f"Ready studies: {', '.join(ready())}; `paceline workloads` lists the workloads."
+        )
+    file = find(what)
+    if file is not None:
+        return read_study(file, full=full, flags=flags)
+    return make_study({"name": slug(what), "workload": what}, full=full, flags=flags)
+
+
+def _grid(asked: "Study") -> "Grid":
+    from paceline.studies.grid import spread
+
+    grid = spread(asked)
+    assert grid.cells, "an axis has at least one value"
+    return grid
+
+
+def _default_folder(asked: "Study", *, full: bool) -> Path:
+    from paceline.studies.grid import slug
+
+    return Path("runs") / (slug(asked.name) + ("-full" if full else ""))
+
+
+def _check_writable(file: Path) -> None:
+    if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
+        raise OutputError(f"--csv {file} cannot be written: name a file in a folder that can be.")
+
+
+def _stop_large(asked: "Study", *, dry_run: bool) -> None:
+    """A slip of a list makes a grid of years: say how large it is, before anything is done about it."""
+    from paceline.studies.schedule import asked_seconds
+
+    seconds = asked_seconds(asked)
+    expected = f"about {human_seconds(seconds)}" if seconds is not None else "a time that only its first runs can tell"
+    lengths = [" × ".join(f"{len(values):,} {name}" for name, values in axes.items()) for _, axes in asked.blocks]
+    size = f"{asked.runs:,} runs ({' + '.join(lengths)}, × {asked.repeats:,} repeats) take {expected}"
+    if not dry_run:
+        raise SpecError(
+            f"{size}: above {_MANY:,} runs a study starts only with --yes. Try --dry-run, or shorter lists."
+        )
+    print(f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes.")
+
+
+def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
+    impossible = grid.impossible
+    if not impossible:
+        return
+    reasons: dict[str, int] = {}
+    for cell in impossible:
+        reasons[cell.problem or ""] = reasons.get(cell.problem or "", 0) + 1
+    if len(reasons) == 1 and len(impossible) == len(grid.cells):
+        raise SpecError(next(iter(reasons)))
+    lines = [f"  {reason}" + (f" ({count} combinations)" if count > 1 else "") for reason, count in reasons.items()]
+    more = [f"  … and {len(lines) - _REASONS} reasons more"] if len(lines) > _REASONS else []
+    text = "\n".join([*lines[:_REASONS], *more])
+    if len(impossible) == len(grid.cells):
+        raise SpecError(f"None of the {len(grid.cells)} combinations can run here:\n{text}")
+    told = f"{len(impossible)} of {len(grid.cells)} combinations cannot run here:\n{text}"
+    if not skip:
+        raise SpecError(f"{told}\nChange them, or leave them out with --skip-impossible.")
+    _say(told)
+
+
+def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from paceline.cli.study_output import print_table
+    from paceline.studies.schedule import Pace
+    from paceline.studies.table import grid_table, plain, rows_of
+
+    order, pace = grid.in_turns(), Pace()
+    for run in order:
+        if run.key in contents.records:
+            pace.learn(run, contents.records[run.key])
+    missing = [run for run in order if run.key not in contents.records]
+    seconds = pace.seconds(missing)
+    rows = rows_of(grid, contents)
+    table = grid_table(
+        grid, rows, [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]
+    )
+    if as_json:
+        cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
+        print(jsons.dumps({"study": grid.study.name, "runs": len(order), "missing": len(missing),
+                           "expected_seconds": seconds, "cells": cells}, indent=2))  # fmt: skip
+        return
+    print_table(table, Console(highlight=False))
+    expected = f"about {human_seconds(seconds)}" if seconds is not None else "not known before the first run is done"
+    print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}.")
+
+
+def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from paceline.cli.study_output import print_table
+    from paceline.studies.table import epoch_table, make_table, rows_of, to_csv
+
+    rows = rows_of(grid, contents)
+    tables = [make_table(grid, rows, contents)]
+    if grid.study.per_epoch:
+        tables.append(epoch_table(grid, rows, store))
+    if csv is not None:
+        try:
+            csv.write_text(to_csv(tables[0]))
+        except OSError as error:
+            raise OutputError(f"--csv {csv} cannot be written ({error.strerror}): choose another file.") from error
+    if as_json:
+        print(jsons.dumps(_as_object(grid, rows, tables, store), indent=2))
+        return
+    for table in filter(lambda table: table.texts, tables):
+        print_table(table, Console(highlight=False))
+
+
+def _as_object(grid: "Grid", rows: "list[Row]", tables: "list[Table]", store: "Store") -> dict[str, Any]:
+    from paceline.studies.table import plain
+
+    study = grid.study
+    return {
+        "study": study.name,
+        "folder": str(store.folder),
+        "scaling": study.scaling,
+        "equal": study.equal,
+        "repeats": study.repeats,
+        "rows": [
+            {
+                **{name: plain(value) for name, value in values.items()},
+                "state": row.state,
+                "records": [str(store.folder_of(run)) for run in grid.runs_of(row.cell)][: len(row.records)],
+            }
+            for row, values in zip(rows, tables[0].values, strict=True)
+        ],
+        "epochs": tables[1].values if len(tables) > 1 else None,
+        "notes": tables[0].notes,
+    }

@@ -1,0 +1,43 @@
+"""A study's tables on stdout: as wide as they need to be, and one figure under the other where there is no room."""
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as Grid
+from rich.text import Text
+
+from paceline.studies.table import Table
+
+_GAP = 2
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Nothing is cut: a terminal too narrow for the columns gets a block per row, and a file gets the full width."""
+    drawn = _draw(table)
+    width = Measurement.get(console, console.options.update(max_width=10_000), drawn).maximum
+    console.print(Text(table.title, style="bold"), soft_wrap=not console.is_terminal)
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    if width <= console.width:
+        console.print(drawn)
+    else:
+        _print_blocks(table, console)
+    for note in table.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=not console.is_terminal)
+
+
+def _draw(table: Table) -> Grid:
+    drawn = Grid(box=box.ROUNDED)
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        drawn.add_column(Text(heading), justify="right" if numeric else "left", no_wrap=True)
+    for texts in table.texts:
+        drawn.add_row(*(Text(text) for text in texts))
+    return drawn
+
+
+def _print_blocks(table: Table, console: Console) -> None:
+    indent = max(map(len, table.headings), default=0) + _GAP
+    for texts in table.texts:
+        console.print()
+        for heading, text in zip(table.headings, texts, strict=True):
+            console.print(Text(f"{heading:{indent}}{text}", overflow="fold"))

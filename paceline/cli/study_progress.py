@@ -1,0 +1,71 @@
+"""What is seen while a study goes on: which run of how many, the time left, and the run's own progress; on stderr."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from paceline.cli.progress import BarDisplay, LineDisplay
+from paceline.engines.base import Display
+from paceline.measure.stats import Figure
+from paceline.record import Record
+from paceline.studies.grid import Run
+from paceline.studies.schedule import Place
+from paceline.studies.table import figure, rate
+from paceline.units import human_seconds
+
+
+class _Head:
+    """The line above a run's bar; its time left grows shorter while it is looked at."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._begun = time.monotonic()
+
+    def __rich__(self) -> Text:
+        return Text(_where(self._place, time.monotonic() - self._begun))
+
+
+def _where(place: Place, since: float = 0.0) -> str:
+    left = place.left_seconds
+    told = f"about {human_seconds(max(round(left - since), 1))} left" if left is not None else "time left not known yet"
+    return f"run {place.number} of {place.total} · {told}"
+
+
+class StudyProgress:
+    """Tells of a study: a live display on a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console, repeats: int) -> None:
+        self._console = console
+        self._repeats = repeats
+
+    @contextlib.contextmanager
+    def begin(self, run: Run, place: Place) -> Iterator[Display]:
+        """A run begins; what it tells goes to the display."""
+        if not self._console.is_terminal:
+            yield LineDisplay(self._console, f"{_where(place)} · {self._name(run)}")
+            return
+        display = BarDisplay(self._console, self._name(run), run.spec.seconds)
+        with Live(Group(_Head(place), display.bar), console=self._console, refresh_per_second=2, transient=True):
+            yield display
+
+    def done(self, run: Run, record: Record) -> None:
+        """A line that stays."""
+        seconds = human_seconds(sum(record.wall_seconds.values()))
+        made = Figure(*(record.throughput[name] for name in ("value", "low", "high")))
+        self.note(f"{self._name(run)}: {figure(made, rate)} {record.throughput['unit']}, in {seconds}")
+
+    def failed(self, run: Run, message: str) -> None:
+        """A line that stays."""
+        self.note(f"{self._name(run)} failed: {message}")
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _name(self, run: Run) -> str:
+        turn = f" · turn {run.spec.turn + 1} of {self._repeats}" if self._repeats > 1 else ""
+        return f"{run.spec.workload} · {run.spec.strategy} · {run.spec.workers}w{turn}"

@@ -1,0 +1,235 @@
+"""From a study to its cells: every combination once, its baseline beside it, and what cannot run found beforehand."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engines.plan import plan
+from paceline.errors import DeviceError, RequestError, SpecError
+from paceline.feeds import catalogue as feeds
+from paceline.grammar import require
+from paceline.spec import RunSpec
+from paceline.studies.definition import FIT, Study
+from paceline.traffic import catalogue as strategies
+from paceline.workloads import catalogue as workloads
+
+BASELINE_STRATEGY = "independent"
+# One worker alone on one device; what it shares with the runs that are compared with it follows.
+_ALONE = {
+    "workers": 1,
+    "workers_per_device": 1,
+    "strategy": BASELINE_STRATEGY,
+    "lr_rule": "none",
+    "lr_warmup": None,
+    "mps": False,
+}
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunSpec)}
+_SHARED = ("workload", "feed", "batch", "precision", "accumulate", "cores_per_device", "device", "timing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One combination of settings; with repeats, the same runs in several turns."""
+
+    settings: Mapping[str, Any]
+    """As asked."""
+
+    key: str
+    """Readable, and the same wherever the same settings are asked for."""
+
+    spec: RunSpec | None = None
+    """As planned; None where it cannot run."""
+
+    problem: str | None = None
+    """Why it cannot run."""
+
+    label: str | None = None
+    added: bool = False
+    """A baseline that was not asked for."""
+
+    def setting(self, name: str) -> Any:
+        """As planned, or, where it cannot run, as asked."""
+        return getattr(self.spec, name) if self.spec is not None else self.settings.get(name, _DEFAULTS[name])
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell in one turn."""
+
+    cell: Cell
+    spec: RunSpec
+
+    @property
+    def key(self) -> str:
+        """The name of its folder."""
+        return f"{self.cell.key}-turn{self.spec.turn}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A study spread out."""
+
+    study: Study
+    cells: tuple[Cell, ...]
+
+    @property
+    def impossible(self) -> list[Cell]:
+        """Cells that cannot run."""
+        return [cell for cell in self.cells if cell.spec is None]
+
+    def runs_of(self, cell: Cell) -> list[Run]:
+        """Its runs, turn by turn."""
+        spec = cell.spec
+        return [] if spec is None else [Run(cell, dataclasses.replace(spec, turn=t)) for t in range(self.study.repeats)]
+
+    def in_turns(self) -> list[Run]:
+        """All runs in the order they are made: every setting once, then again.
+
+        Every other turn goes backward, so that a machine that slowly warms up or fills favours nobody.
+        """
+        turns: list[list[Run]] = [list(turn) for turn in zip(*map(self.runs_of, self._possible()), strict=True)]
+        return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
+
+    def _possible(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell.spec is not None]
+
+
+def spread(study: Study) -> Grid:
+    """All cells of a study, baselines first. Names that nobody knows are refused here."""
+    _check_names(study)
+    asked = _unique(cells(study))
+    return Grid(study, (*_missing_baselines(study, asked), *asked))
+
+
+def cells(study: Study) -> Iterator[Cell]:
+    """The combinations that are asked for, one after the other: a grid may be too large to be spread out."""
+    for variant, axes in study.blocks:
+        for combination in itertools.product(*axes.values()):
+            yield _cell(study, dict(zip(axes, combination, strict=True)), variant.label)
+
+
+def _check_names(study: Study) -> None:
+    """A name that is misspelt is wrong everywhere, and not a combination that cannot run."""
+    for _, axes in study.blocks:
+        for name, check in (("workload", workloads.check), ("feed", feeds.check), ("strategy", strategies.check)):
+            for text in axes.get(name, ()):
+                require(isinstance(text, str), f"{name} = {text!r} is not valid: it must be a word.")
+                check(text)
+
+
+def _unique(found: Iterable[Cell]) -> list[Cell]:
+    return list({cell.key: cell for cell in found}.values())
+
+
+def _cell(study: Study, settings: Mapping[str, Any], label: str | None, *, added: bool = False) -> Cell:
+    try:
+        spec = _planned(_per_run(study, settings))
+    except RequestError as error:
+        return Cell(settings=settings, key=key_of(settings), problem=str(error), label=label, added=added)
+    return Cell(settings=settings, key=key_of(spec.to_dict()), spec=spec, label=label, added=added)
+
+
+def _per_run(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of one run: the batch per worker, and its length."""
+    run = dict(settings)
+    workers = run.get("workers", 1)
+    if not isinstance(workers, int) or workers < 1:
+        return run  # refused where a spec is made of it
+    if study.scaling == "strong":
+        whole = run["batch"]
+        require(
+            isinstance(whole, int) and whole % workers == 0,
+            f"batch = {whole} in all cannot be divided among {workers} workers: use a multiple of {workers}.",
+        )
+        run["batch"] = whole // workers
+    if study.equal == "samples":
+        run["steps"] = _divided("samples", study.samples or 0, run["batch"] * workers, "samples an update")
+    traffic = strategies.resolve(run.get("strategy", RunSpec.strategy))
+    if study.equal == "updates" and traffic.servers and not traffic.synchronous:
+        run["steps"] = _divided("steps", run["steps"], workers, "updates a step, one of every worker")
+    return run
+
+
+def _divided(name: str, whole: int, part: int, what: str) -> int:
+    require(whole % part == 0, f"{name} = {whole} cannot be divided by {part} {what}: use a multiple of {part}.")
+    return whole // part
+
+
+def _planned(settings: Mapping[str, Any]) -> RunSpec:
+    """As it will run on this machine."""
+    if settings.get("workers_per_device") != FIT:
+        return plan(RunSpec.from_dict(settings)).spec
+    refused: DeviceError | None = None
+    workers = settings.get("workers", 1)
+    for shared in (k for k in range(1, workers + 1) if workers % k == 0):
+        try:
+            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared})).spec
+        except DeviceError as error:
+            refused = error
+    raise refused or SpecError(f"--workers {workers} is not valid: it must be at least 1.")
+
+
+def _missing_baselines(study: Study, asked: list[Cell]) -> list[Cell]:
+    """One worker alone for everything that will be compared with it, unless it was asked for."""
+    there = {_shared(cell.spec) for cell in asked if cell.spec is not None and _is_alone(cell.spec)}
+    missing: dict[tuple[Any, ...], Cell] = {}
+    labels: dict[tuple[Any, ...], list[str]] = {}
+    known: dict[str, Cell] = {}
+    for cell in asked:
+        if cell.spec is None:
+            continue
+        alone = {**cell.settings, **_ALONE}
+        written = json.dumps(alone, sort_keys=True)
+        baseline = known.setdefault(written, known.get(written) or _cell(study, alone, None, added=True))
+        shared = _shared(baseline.spec) if baseline.spec is not None else (baseline.key,)
+        if shared in there:
+            continue
+        missing.setdefault(shared, baseline)
+        if cell.label is not None and cell.label not in labels.setdefault(shared, []):
+            labels[shared].append(cell.label)
+    named = {shared: f"baseline of {', '.join(names)}" for shared, names in labels.items()}
+    return [dataclasses.replace(cell, label=named.get(shared)) for shared, cell in missing.items()]
+
+
+def _is_alone(spec: RunSpec) -> bool:
+    return spec.workers == 1 and spec.strategy == BASELINE_STRATEGY
+
+
+def _shared(spec: RunSpec) -> tuple[Any, ...]:
+    return tuple(getattr(spec, name) for name in _SHARED)
+
+
+def key_of(settings: Mapping[str, Any]) -> str:
+    """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults."""
+    told = {k: _plain(v) for k, v in settings.items() if k != "turn" and v != _DEFAULTS[k]}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    strategy = settings.get("strategy", RunSpec.strategy)
+    words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
+    return "-".join(words)
+
+
+def slug(text: Any) -> str:
+    """The name in `name:key=value`, as part of a file's name."""
+    name = str(text).partition(":")[0]
+    return "".join(c if c.isalnum() or c in "_." else "_" for c in name)[:40]
+
+
+def _plain(value: Any) -> Any:
+    """5 and 5.0 are the same setting."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def differing(cells: Iterable[Cell]) -> list[str]:
+    """Settings that are not the same in all cells: as asked, or as planned where they can run."""
+    values: dict[str, dict[str, set[str]]] = {name: {"asked": set(), "planned": set()} for name in _DEFAULTS}
+    for cell in cells:
+        for name, found in values.items():
+            if cell.spec is not None:
+                found["planned"].add(json.dumps(getattr(cell.spec, name)))
+            if not cell.added:
+                found["asked"].add(json.dumps(cell.settings.get(name)))
+    return [name for name, found in values.items() if max(map(len, found.values())) > 1]

@@ -1,0 +1,160 @@
+"""Runs one after the other, in turns; what is there already is not run again, and one that fails ends no other."""
+
+import contextlib
+import math
+import signal
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+from paceline.engines.base import Display, Engine
+from paceline.engines.plan import plan
+from paceline.errors import Interrupted, RunError
+from paceline.record import Record
+from paceline.studies.definition import Study
+from paceline.studies.grid import Grid, Run
+from paceline.studies.store import Contents, Store, is_about_writing
+
+_START_UP_SECONDS = 2.0
+"""About what a run takes beside the seconds asked for, as long as none is done."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a study is."""
+
+    number: int
+    """Of the run, from 1, those of earlier starts included."""
+
+    total: int
+    left_seconds: float | None
+    """For this run and all after it; None as long as nobody can tell."""
+
+
+class Watcher(Protocol):
+    """Who is told how a study goes."""
+
+    def begin(self, run: Run, place: Place) -> contextlib.AbstractContextManager[Display]:
+        """A run begins; what it tells goes to the display."""
+
+    def done(self, run: Run, record: Record) -> None:
+        """It is finished and kept."""
+
+    def failed(self, run: Run, message: str) -> None:
+        """It failed; the study goes on."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+
+class Pace:
+    """How long runs take: as the same run did before, or those of its workload, or all, or as long as was asked for."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, list[float]] = {}
+        self._workloads: dict[str, list[float]] = {}
+
+    def learn(self, run: Run, record: Record) -> None:
+        """One more is known."""
+        seconds = sum(record.wall_seconds.values())
+        self._cells.setdefault(run.cell.key, []).append(seconds)
+        self._workloads.setdefault(run.spec.workload, []).append(seconds)
+
+    def seconds(self, runs: Iterable[Run]) -> float | None:
+        """About how long these take; None where nobody can tell."""
+        known = [self._one(run) for run in runs]
+        return sum(s for s in known if s is not None) if None not in known else None
+
+    def _one(self, run: Run) -> float | None:
+        for same in (self._cells.get(run.cell.key), self._workloads.get(run.spec.workload)):
+            if same:
+                return statistics.fmean(same)
+        if run.spec.seconds is not None:
+            return run.spec.seconds + _START_UP_SECONDS
+        everything = [seconds for several in self._workloads.values() for seconds in several]
+        return statistics.fmean(everything) if everything else None
+
+
+def asked_seconds(study: Study) -> float | None:
+    """About how long a study takes, from the seconds asked for alone; None where it is not limited by time."""
+    total = 0.0
+    for _, axes in study.blocks:
+        seconds = axes.get("seconds")
+        if seconds is None or not all(isinstance(s, int | float) for s in seconds):
+            return None
+        runs = study.repeats * math.prod(map(len, axes.values()))
+        total += runs * (statistics.fmean(seconds) + _START_UP_SECONDS)
+    return total
+
+
+def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Contents:
+    """Make every run of the grid that is not there yet; afterwards all is in the store, and returned."""
+    order = grid.in_turns()
+    with store.opened(grid), _signals_end_it():
+        contents = store.read(order)
+        for key, why in contents.damaged.items():
+            watcher.note(f"{why} It is set aside in {store.set_aside(key)} and run again.")
+        contents.failures.clear()  # tried again
+        try:
+            _work(order, contents, store, engine, watcher)
+        except OSError as error:
+            raise RunError(
+                f"{error.filename or store.folder} cannot be written ({error.strerror}). {_kept(contents, order)} "
+                "Make room, or make it writable, and give the same command to go on."
+            ) from error
+        except Interrupted:
+            raise Interrupted(
+                f"Stopped by the user. {_kept(contents, order)} Give the same command to go on."
+            ) from None
+    return contents
+
+
+def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine, watcher: Watcher) -> None:
+    pace = Pace()
+    for run in order:
+        if run.key in contents.records:
+            pace.learn(run, contents.records[run.key])
+    missing = [run for run in order if run.key not in contents.records]
+    for position, run in enumerate(missing):
+        number = len(order) - len(missing) + position + 1
+        place = Place(number, len(order), pace.seconds(missing[position:]))
+        try:
+            with watcher.begin(run, place) as display, store.new_run(run) as folder:
+                record = engine.run(plan(run.spec), folder, display)
+                if record.failures:
+                    raise RunError(" ".join(record.failures))
+        except Interrupted:
+            raise
+        except Exception as error:  # also a mistake of ours: a night's study does not end by one run
+            if isinstance(error, OSError) and is_about_writing(error):
+                raise
+            contents.failures[run.key] = store.note_failure(run, error)
+            watcher.failed(run, f"{error}" or type(error).__name__)
+        else:
+            contents.records[run.key] = record
+            pace.learn(run, record)
+            watcher.done(run, record)
+
+
+def _kept(contents: Contents, order: Sequence[Run]) -> str:
+    return f"{len(contents.records)} of {len(order)} runs are finished and kept."
+
+
+@contextlib.contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """Ctrl-C and its like end the run in progress at once: half a run is none, so there is no record to wait for."""
+    stoppers = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        for number in stoppers:
+            signal.signal(number, signal.SIG_IGN)  # one is enough: the workers are being ended
+        raise Interrupted("Stopped by the user.")
+
+    before = {number: signal.signal(number, stop) for number in stoppers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,336 @@
+"""What a study shows: a row per cell, with what varies, the rates against the baseline, and the columns asked for."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.measure.stats import Figure
+from paceline.record import Record
+from paceline.studies.columns import COLUMNS, NOTHING, Value, column, number
+from paceline.studies.definition import Study
+from paceline.studies.epochs import epochs_of, over_repeats
+from paceline.studies.grid import Cell, Grid, differing
+from paceline.studies.store import Contents, Store
+from paceline.units import human_seconds
+
+_LENGTHS = ("steps", "epochs", "seconds", "until_percent")
+IDEAL = "ideal"
+"""A column that needs the baseline: the devices' one-worker rates together."""
+
+_BELOW = ("batch", "lr")  # as resolved in the runs; columns of their own, or in the title
+_FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
+_NAMED_ROWS = 3
+_UNLIKE_BASELINE = ("lr_rule", "lr_warmup", "mps")  # what one worker alone has no use for
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell and what came of it."""
+
+    cell: Cell
+    records: tuple[Record, ...]
+    scaling: ScalingRow | None
+    state: str
+    """`done`, `2 of 3 repeats`, `failed`, `impossible` or `not run`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings, and per row a text and a value for each."""
+
+    title: str
+    headings: tuple[str, ...]
+    texts: list[tuple[str, ...]]
+    values: list[dict[str, Any]]
+    numeric: tuple[bool, ...]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One column of the table: its name in files, its heading for people, and what it has for each row."""
+
+    name: str
+    heading: str
+    values: list[Any]
+    texts: list[str]
+    numeric: bool = True
+
+
+def rows_of(grid: Grid, contents: Contents) -> list[Row]:
+    """A row for every cell, in the order of the grid."""
+    taken = {cell.key: _records(grid, cell, contents) for cell in grid.cells}
+    comparable: dict[Any, list[Record]] = {}
+    for cell in grid.cells:
+        # In strong scaling a run is compared with one worker of the same batch in all, never of a worker's own.
+        whole = cell.settings["batch"] if grid.study.scaling == "strong" else None
+        comparable.setdefault(whole, []).extend(taken[cell.key])
+    rows = [row for records in comparable.values() for row in scaling_rows(records)]
+    scaled = {id(record): row for row in rows for record in row.records}
+    return [
+        Row(cell, taken[cell.key], _scaling(scaled, taken[cell.key]), _state(grid, cell, contents))
+        for cell in grid.cells
+    ]
+
+
+def _records(grid: Grid, cell: Cell, contents: Contents) -> tuple[Record, ...]:
+    return tuple(contents.records[run.key] for run in grid.runs_of(cell) if run.key in contents.records)
+
+
+def _scaling(scaled: Mapping[int, ScalingRow], records: Sequence[Record]) -> ScalingRow | None:
+    return scaled[id(records[0])] if records else None
+
+
+def _state(grid: Grid, cell: Cell, contents: Contents) -> str:
+    runs = grid.runs_of(cell)
+    if not runs:
+        return "impossible"
+    done = sum(run.key in contents.records for run in runs)
+    if done == len(runs):
+        return "done"
+    if done:
+        return f"{done} of {len(runs)} repeats"
+    return "failed" if any(run.key in contents.failures for run in runs) else "not run"
+
+
+def make_table(grid: Grid, rows: Sequence[Row], contents: Contents) -> Table:
+    """Everything on one page."""
+    settings = list(_settings(grid, rows))
+    entries = [*settings, *_results(grid.study, rows)]
+    names = [_name(row, settings, index) for index, row in enumerate(rows)]
+    notes = [*_notes(grid, rows, names, contents), *_unknown(grid.study, rows)]
+    title = _title(grid.study, rows, {entry.name for entry in entries})
+    return _table(title, entries, notes)
+
+
+def _table(title: str, entries: Sequence[Entry], notes: list[str]) -> Table:
+    columns = [entry.values for entry in entries]
+    return Table(
+        title=title,
+        headings=tuple(entry.heading for entry in entries),
+        texts=list(zip(*(entry.texts for entry in entries), strict=True)),
+        values=[dict(zip((e.name for e in entries), row, strict=True)) for row in zip(*columns, strict=True)],
+        numeric=tuple(entry.numeric for entry in entries),
+        notes=notes,
+    )
+
+
+def _settings(grid: Grid, rows: Sequence[Row]) -> Iterator[Entry]:
+    """What is not the same in all rows; where every variant has a label, the label stands for its settings."""
+    variants = grid.study.variants
+    labelled = all(variant.label is not None for variant in variants)
+    if labelled:
+        labels = [row.cell.label or "baseline" for row in rows]
+        yield Entry("variant", "", labels, labels, numeric=False)
+    told = {n for v in variants for n, values in v.axes.items() if len(values) == 1} if labelled else set()
+    asked = differing(row.cell for row in rows if not row.cell.added)
+    varying = differing(row.cell for row in rows)
+    written = [name for _, axes in grid.study.blocks for name in axes]
+    for name in sorted(varying, key=lambda name: written.index(name) if name in written else -1):
+        follows = name in _LENGTHS and grid.study.equal is not None  # from what is equal
+        only_baseline = name in _UNLIKE_BASELINE and name not in asked
+        if name in told or name in _BELOW or follows or only_baseline:
+            continue
+        values = [row.cell.setting(name) for row in rows]
+        texts = [NOTHING if value is None else str(value) for value in values]
+        numeric = all(isinstance(value, int | float | None) for value in values)
+        yield Entry(name, name.replace("_", " "), values, texts, numeric)
+    for name, values in (("batch", _batches(rows)), ("lr", _rates(rows))):
+        if len({value for value in values if value is not None}) > 1:
+            heading = "batch per worker" if name == "batch" else name
+            yield Entry(name, heading, values, [NOTHING if v is None else f"{v:g}" for v in values])
+
+
+def _batches(rows: Sequence[Row]) -> list[int | None]:
+    return [row.records[0].spec["batch"] if row.records else row.cell.setting("batch") for row in rows]
+
+
+def _rates(rows: Sequence[Row]) -> list[float | None]:
+    return [row.records[0].learning["lr"] if row.records else row.cell.setting("lr") for row in rows]
+
+
+def grid_table(grid: Grid, rows: Sequence[Row], expected: Sequence[float | None]) -> Table:
+    """What will be run, before it is."""
+    settings = list(_settings(grid, rows))
+    states = [row.state for row in rows]
+    keys = [row.cell.key for row in rows]
+    entries = [
+        *settings,
+        Entry("state", "state", states, states, numeric=False),
+        Entry(
+            "expected_seconds",
+            "time each",
+            list(expected),
+            [NOTHING if s is None else human_seconds(s) for s in expected],
+        ),
+        Entry("key", "folder in runs/", keys, keys, numeric=False),
+    ]
+    return _table(_title(grid.study, rows, {e.name for e in entries}), entries, [])
+
+
+def _results(study: Study, rows: Sequence[Row]) -> Iterator[Entry]:
+    devices = [row.records[0].devices if row.records else None for row in rows]
+    yield Entry("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
+    units = [row.records[0].throughput["unit"] if row.records else None for row in rows]
+    unit = next((u for u in units if u is not None), None)
+    alike = len(set(units) - {None}) == 1
+    rates = [row.scaling.throughput if row.scaling else None for row in rows]
+    texts = [
+        row.state if made is None else figure(made, rate) + ("" if alike else f" {u}")
+        for row, made, u in zip(rows, rates, units, strict=True)
+    ]
+    yield Entry("throughput", f"{unit} (95 %)" if alike else "throughput (95 %)", rates, texts)
+    speedups = [row.scaling.speedup if row.scaling else None for row in rows]
+    yield Entry("speedup", "speed-up", speedups, [figure(s, lambda x: f"{x:.2f}×") for s in speedups])
+    shares = [row.scaling.efficiency if row.scaling else None for row in rows]
+    yield Entry("efficiency", "efficiency", shares, [figure(share, lambda x: f"{x:.0%}") for share in shares])
+    for name in study.columns:
+        if name == IDEAL:
+            ideals = [row.scaling.ideal if row.scaling else None for row in rows]
+            yield Entry(name, "ideal", ideals, [NOTHING if i is None else rate(i) for i in ideals])
+            continue
+        shown = column(name)
+        values = [shown.over(row.records) for row in rows]
+        yield Entry(name, shown.heading, values, [shown.written(value) for value in values])
+
+
+def figure(value: Figure | None, written: Callable[[float], str]) -> str:
+    """`512 (505–520)`: a value and its 95 % interval, or the value alone where there is none."""
+    if value is None:
+        return NOTHING
+    if value.low is None or value.high is None or value.low == value.high:
+        return written(value.value)
+    return f"{written(value.value)} ({written(value.low)}–{written(value.high)})"
+
+
+def rate(value: float) -> str:
+    """Four digits, and all of those before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
+    """What is the same in all rows: the workload, weak or strong, batch, rate, and how it was timed."""
+    parts = [f"{study.name}: {study.scaling} scaling"]
+    workloads = dict.fromkeys(str(row.cell.setting("workload")) for row in rows)
+    if len(workloads) == 1:
+        parts.insert(1, next(iter(workloads)))
+    if study.scaling == "strong":
+        wholes = dict.fromkeys(str(row.cell.settings["batch"]) for row in rows)
+        parts.append(f"batch {' and '.join(wholes)} in all")
+    elif "batch" not in shown:
+        batch = next((b for b in _batches(rows) if b is not None), None)
+        parts.append(f"batch {batch} per worker" if batch is not None else "the workload's own batch per worker")
+    if "lr" not in shown:
+        rate = next((lr for lr in _rates(rows) if lr is not None), None)
+        parts.append(f"lr {rate:g}" if rate is not None else "the workload's own lr")
+    rules = dict.fromkeys(str(row.cell.setting("lr_rule") or "none") for row in rows if not row.cell.added)
+    parts.append(f"lr rule {' and '.join(rules)}")
+    if study.equal is not None:
+        parts.append(f"equal {study.equal}" + (f" ({study.samples:,})" if study.samples else ""))
+    parts.append("one run each" if study.repeats == 1 else f"{study.repeats} runs each, in turns")
+    timings = {str(row.cell.setting("timing")) for row in rows if row.cell.spec is not None} - {"detected"}
+    parts.extend(f"timing {timing}, without interval" for timing in sorted(timings))
+    return ", ".join(parts)
+
+
+def _name(row: Row, settings: Sequence[Entry], index: int) -> str:
+    """How a row is called in notes."""
+    words = [f"{e.heading} {e.texts[index]}" if e.numeric else e.texts[index] for e in settings]
+    return " · ".join(words) or row.cell.key
+
+
+def _notes(grid: Grid, rows: Sequence[Row], names: Sequence[str], contents: Contents) -> list[str]:
+    """What went wrong, and warnings of rates and of runs; what is said of several rows in like words is said once."""
+    said: dict[str, dict[str, str]] = {}
+    for row, name in zip(rows, names, strict=True):
+        warnings = [warning for record in row.records for warning in record.warnings]
+        figures = row.scaling.notes if row.scaling else ()
+        for text in (*_what_went_wrong(grid, row, contents), *figures, *warnings):
+            said.setdefault(_FIGURES_IN_WORDS.sub("#", text), {}).setdefault(name, text)
+    return [_said_once(texts, len(rows)) for texts in said.values()]
+
+
+def _said_once(texts: Mapping[str, str], rows: int) -> str:
+    """In front of it, where: a few rows by name, more of them by number."""
+    where = "; ".join(texts) if len(texts) <= _NAMED_ROWS else f"{len(texts)} of {rows} rows, first {next(iter(texts))}"
+    first, *others = dict.fromkeys(texts.values())
+    return f"{where} (figures of the first): {first}" if others else f"{where}: {first}"
+
+
+def _what_went_wrong(grid: Grid, row: Row, contents: Contents) -> Iterator[str]:
+    if row.cell.problem is not None:
+        yield f"impossible: {row.cell.problem}"
+    for run in grid.runs_of(row.cell):
+        if run.key in contents.failures:
+            yield f"failed: {contents.failures[run.key]['message'].splitlines()[0]}"
+    if row.records and row.state != "done":
+        yield f"{row.state} are there."
+
+
+def _unknown(study: Study, rows: Sequence[Row]) -> Iterator[str]:
+    """Columns that name no figure and no metric of any record."""
+    metrics = {name for row in rows for r in row.records for v in r.learning["validation"] for name in v["metrics"]}
+    for name in study.columns:
+        if name not in (IDEAL, *COLUMNS, *metrics) and any(row.records for row in rows):
+            known = ", ".join((IDEAL, *COLUMNS, *sorted(metrics)))
+            yield f"Nothing is called {name!r} in these records. Columns: {known}."
+
+
+def epoch_table(grid: Grid, rows: Sequence[Row], store: Store) -> Table:
+    """A row per cell and epoch."""
+    settings = list(_settings(grid, rows))
+    entries: list[dict[str, Any]] = []
+    for index, row in enumerate(rows):
+        folders = [store.folder_of(run) for run in grid.runs_of(row.cell)]
+        epochs = [epochs_of(record, folders[record.spec["turn"]]) for record in row.records]
+        who = {entry.name: entry.values[index] for entry in settings}
+        entries.extend({**who, **epoch} for epoch in over_repeats(epochs))
+    names = dict.fromkeys(name for entry in entries for name in entry)
+    words = {entry.name for entry in settings if not entry.numeric}
+    shown = [
+        Entry(name, _EPOCH_HEADINGS.get(name, name.replace("_", " ")), values, _texts(name, values), name not in words)
+        for name in names
+        for values in [[entry.get(name) for entry in entries]]
+    ]
+    return _table(f"{grid.study.name}: epoch by epoch, time of training without validation", shown, [])
+
+
+_EPOCH_HEADINGS = {"variant": "", "val_loss": "val_loss"}
+
+
+def _texts(name: str, values: Sequence[Any]) -> list[str]:
+    written = human_seconds if name == "time" else number
+    return [NOTHING if v is None else v if isinstance(v, str) else written(v) for v in values]
+
+
+def plain(value: Any) -> Any:
+    """For JSON."""
+    return {"value": value.value, "low": value.low, "high": value.high} if isinstance(value, Figure) else value
+
+
+def to_csv(table: Table) -> str:
+    """One line per row; a figure with an interval takes three columns."""
+    flat = [dict(_flat(row)) for row in table.values]
+    header = list(dict.fromkeys(name for row in flat for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, header, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return out.getvalue()
+
+
+_FIGURES = ("throughput", "speedup", "efficiency")
+
+
+def _flat(row: Mapping[str, Any]) -> Iterable[tuple[str, Value]]:
+    for name, value in row.items():
+        if name in _FIGURES:
+            yield name, value.value if value is not None else None
+            yield f"{name}_low", value.low if value is not None else None
+            yield f"{name}_high", value.high if value is not None else None
+        else:
+            yield name, value

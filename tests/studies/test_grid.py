@@ -1,0 +1,132 @@
+"""Laws of grids: every combination once, the baseline beside it, keys that stay, and turns that are fair."""
+
+import itertools
+from typing import Any
+
+import pytest
+from studies.quick import study
+
+from paceline.devices import cpu
+from paceline.errors import SpecError
+from paceline.studies.definition import make_study
+from paceline.studies.grid import Grid, spread
+
+
+def settings(grid: Grid, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(cell.spec, name) for name in names) for cell in grid.cells]
+
+
+def test_every_combination_is_there_exactly_once_and_baselines_beside_them() -> None:
+    axes: dict[str, list[Any]] = {
+        "strategy": ["allreduce", "ps"],
+        "feed": ["dataset", "dataset:shard=off"],
+        "batch": [8, 16],
+        "workers": [1, 2, 4],
+    }
+    grid = spread(study(**axes))
+    asked = [cell for cell in grid.cells if not cell.added]
+    found = [tuple(getattr(cell.spec, name) for name in axes) for cell in asked]
+    assert sorted(found) == sorted(itertools.product(*axes.values()))
+    baselines = [cell.spec for cell in grid.cells if cell.added and cell.spec]
+    assert sorted((b.feed, b.batch) for b in baselines) == sorted(itertools.product(axes["feed"], axes["batch"]))
+    assert {(b.workers, b.workers_per_device, b.strategy) for b in baselines} == {(1, 1, "independent")}
+
+
+def test_a_baseline_that_is_asked_for_is_not_added() -> None:
+    grid = spread(study(strategy=["independent", "allreduce"], workers=[1, 2]))
+    assert not any(cell.added for cell in grid.cells)
+    assert len(grid.cells) == 4
+
+
+def test_two_spellings_of_the_same_run_are_one() -> None:
+    grid = spread(study(strategy=["ps", "ps:mode=sync", "ps:servers=1"], workers=[2, 2]))
+    assert settings(grid, "strategy", "workers") == [("independent", 1), ("ps", 2)]
+
+
+def test_keys_are_unique_and_depend_on_a_runs_own_settings_only() -> None:
+    small = spread(study(workers=[1, 2], repeats=2))
+    large = spread(study(workers=[1, 2, 4], lr=[None, 0.1], strategy=["allreduce", "ps"], repeats=3))
+    keys = {run.key for run in large.in_turns()}
+    assert len(keys) == len(large.in_turns()) == 3 * len(large.cells)
+    assert {run.key for run in small.in_turns()} < keys
+    assert "vae-allreduce-2w-" in " ".join(keys)
+
+
+def test_keys_stay_the_same_from_version_to_version() -> None:
+    # Folders of earlier studies are found by these; a change here makes every study run anew.
+    (baseline, cell) = spread(study(workers=2, batch=8, device="cpu", validate="off")).cells
+    assert (baseline.key, cell.key) == ("vae-independent-1w-57dc9ec6d22e", "vae-allreduce-2w-4c7626ca515a")
+
+
+def test_turns_go_forward_and_backward_and_hold_every_cell_once() -> None:
+    grid = spread(study(workers=[1, 2, 4], repeats=3))
+    turns = [[run.cell.key for run in grid.in_turns() if run.spec.turn == turn] for turn in range(3)]
+    assert turns[0] == turns[2] == turns[1][::-1] == [cell.key for cell in grid.cells]
+    assert [run.spec.turn for run in grid.in_turns()] == sorted(run.spec.turn for run in grid.in_turns())
+
+
+def test_weak_scaling_keeps_the_batch_of_a_worker_and_strong_scaling_that_of_all() -> None:
+    weak = spread(study(workers=[1, 2, 4], batch=64))
+    strong = spread(study(workers=[1, 2, 4], batch=64, scaling="strong"))
+    assert settings(weak, "workers", "batch") == [(1, 64), (1, 64), (2, 64), (4, 64)]
+    assert settings(strong, "workers", "batch") == [(1, 64), (1, 64), (2, 32), (4, 16)]
+
+
+def test_a_global_batch_that_does_not_divide_is_refused_with_the_numbers() -> None:
+    (cell,) = spread(study(workers=[1, 3], batch=64, scaling="strong")).impossible
+    assert cell.problem == "batch = 64 in all cannot be divided among 3 workers: use a multiple of 3."
+
+
+def test_equal_samples_are_equal() -> None:
+    table = {"name": "tried", "workload": "vae", "workers": [1, 2, 4], "batch": 8, "equal": "samples", "samples": 640}
+    grid = spread(make_study(table))
+    assert settings(grid, "workers", "steps") == [(1, 80), (1, 80), (2, 40), (4, 20)]
+    (cell,) = spread(make_study({**table, "workers": [2, 3]})).impossible
+    assert cell.problem == "samples = 640 cannot be divided by 24 samples an update: use a multiple of 24."
+
+
+def test_equal_updates_count_those_of_every_worker_where_each_updates_alone() -> None:
+    grid = spread(study(strategy=["allreduce", "ps:mode=async"], workers=[1, 2], steps=40, equal="updates"))
+    assert settings(grid, "strategy", "workers", "steps")[1:] == [
+        ("allreduce", 1, 40),
+        ("allreduce", 2, 40),
+        ("ps:mode=async", 1, 40),
+        ("ps:mode=async", 2, 20),
+    ]
+
+
+def test_fit_is_the_smallest_number_of_workers_per_device_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1))
+    grid = spread(study(workers=[1, 2, 3, 8], workers_per_device="fit"))
+    assert settings(grid, "workers", "workers_per_device")[1:] == [(1, 1), (2, 1), (3, 3), (8, 4)]
+
+
+def test_variants_have_settings_of_their_own() -> None:
+    variants = [
+        {"label": "all-reduce", "strategy": "allreduce", "workers": [2, 4]},
+        {"label": "servers", "strategy": "ps", "batch": 16},
+    ]
+    grid = spread(study(batch=8, workers=[1, 2], variant=variants))
+    assert [(c.label, c.spec.workers, c.spec.batch) for c in grid.cells if c.spec] == [
+        ("baseline of all-reduce", 1, 8),
+        ("baseline of servers", 1, 16),
+        ("all-reduce", 2, 8),
+        ("all-reduce", 4, 8),
+        ("servers", 1, 16),
+        ("servers", 2, 16),
+    ]
+
+
+def test_what_cannot_run_is_found_beforehand_with_its_reason() -> None:
+    grid = spread(study(workers=[2, 16], workers_per_device=[1, 4]))
+    reasons = {(c.settings["workers"], c.settings["workers_per_device"]): c.problem for c in grid.impossible}
+    assert reasons.keys() == {(16, 1), (2, 4)}
+    assert "add --workers-per-device 2" in str(reasons[16, 1])
+    assert "use a multiple of 4" in str(reasons[2, 4])
+    assert not {run.cell.key for run in grid.in_turns()} & {cell.key for cell in grid.impossible}
+
+
+@pytest.mark.parametrize("wrong", [{"strategy": ["allreduce", "sp"]}, {"workload": "vea"}, {"feed": 3}])
+def test_a_name_that_nobody_knows_is_no_combination_that_cannot_run(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        spread(study(**wrong))

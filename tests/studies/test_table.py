@@ -1,0 +1,136 @@
+"""What a study shows: what varies, the rates against the baseline, the columns asked for, and what is missing."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studies.quick import Notes, QuickEngine, study
+
+from paceline.errors import WorkerLost
+from paceline.measure.stats import Figure
+from paceline.spec import RunSpec
+from paceline.studies.definition import make_study
+from paceline.studies.grid import Grid, spread
+from paceline.studies.schedule import carry_out
+from paceline.studies.store import Store
+from paceline.studies.table import Table, epoch_table, figure, make_table, rate, rows_of, to_csv
+
+
+def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> Table:
+    contents = carry_out(grid, Store(folder), engine or QuickEngine(), Notes())
+    return make_table(grid, rows_of(grid, contents), contents)
+
+
+def test_columns_are_what_varies_the_rates_and_what_was_asked_for(tmp_path: Path) -> None:
+    columns = ["val_loss", "accuracy", "utilisation", "time", "epochs", "samples", "updates", "step", "sent", "ideal"]
+    table = shown(tmp_path, spread(study(workers=[1, 2], batch=10, columns=columns)))
+    assert table.headings[:6] == ("strategy", "workers", "devices", "images/s (95 %)", "speed-up", "efficiency")
+    last = dict(zip(table.headings, table.texts[-1], strict=True))
+    assert (last["strategy"], last["workers"], last["images/s (95 %)"]) == ("allreduce", "2", "200")
+    assert (last["speed-up"], last["efficiency"], last["ideal"]) == ("2.00×", "100%", "200")
+    assert (last["val_loss"], last["accuracy"], last["utilisation"], last["time"]) == ("4.5", "0.75", "90%", "3s")
+    assert (last["epochs"], last["samples"], last["updates"]) == ("2", "80", "4")
+    assert (last["step"], last["sent per step"]) == ("100ms", "1 KB")
+
+
+def test_weak_or_strong_batch_and_rate_stand_beside_the_numbers(tmp_path: Path) -> None:
+    weak = shown(tmp_path / "weak", spread(study(workers=[1, 2], batch=8, lr=0.5, lr_rule="linear")))
+    assert "weak scaling, vae, batch 8 per worker, lr 0.5, lr rule linear" in weak.title.replace("tried: ", "")
+    strong = shown(tmp_path / "strong", spread(study(workers=[1, 2], batch=8, scaling="strong", lr=[0.5, 0.25])))
+    assert "strong scaling, vae, batch 8 in all" in strong.title
+    assert {"batch per worker", "lr"} <= set(strong.headings)
+    assert "lr 0.5" not in strong.title
+
+
+def test_strong_scaling_is_compared_with_one_worker_of_the_whole_batch(tmp_path: Path) -> None:
+    grid = spread(study(workers=[1, 2], batch=[8, 16], scaling="strong"))
+    contents = carry_out(grid, Store(tmp_path), QuickEngine(), Notes())
+    for row in rows_of(grid, contents):
+        assert row.scaling is not None
+        assert {r.spec["batch"] for r in row.scaling.baseline} == {row.cell.settings["batch"]}
+
+
+def test_where_variants_have_labels_the_label_stands_for_their_settings(tmp_path: Path) -> None:
+    variants = [{"label": "one way", "strategy": "allreduce"}, {"label": "other way", "strategy": "ps"}]
+    table = shown(tmp_path, spread(study(workers=[1, 2], variant=variants)))
+    assert "strategy" not in table.headings
+    assert [texts[0] for texts in table.texts] == ["baseline of one way, other way"] + 2 * ["one way"] + 2 * [
+        "other way"
+    ]
+
+
+def test_failed_and_impossible_cells_are_shown_as_such_with_the_reason(tmp_path: Path) -> None:
+    def fail(spec: RunSpec) -> None:
+        if spec.workers == 2:
+            raise WorkerLost("Worker 1 was killed by SIGKILL after step 3.\nLast lines:\n  …")
+
+    table = shown(tmp_path, spread(study(workers=[2, 4096], columns=["val_loss"])), QuickEngine(fail))
+    assert [row["throughput"] is None for row in table.values] == [False, True, True]
+    assert [texts[table.headings.index("images/s (95 %)")] for texts in table.texts] == ["100", "failed", "impossible"]
+    notes = "\n".join(table.notes)
+    assert "workers 2: failed: Worker 1 was killed by SIGKILL after step 3." in notes
+    assert "Last lines" not in notes
+    assert "workers 4096: impossible: " in notes
+
+
+def test_repeats_that_are_missing_are_told(tmp_path: Path) -> None:
+    def fail(spec: RunSpec) -> None:
+        if (spec.workers, spec.turn) == (2, 1):
+            raise WorkerLost("Worker 1 was killed.")
+
+    table = shown(tmp_path, spread(study(workers=[2], repeats=2)), QuickEngine(fail))
+    assert any("1 of 2 repeats are there" in note for note in table.notes)
+
+
+def test_a_column_that_nobody_knows_is_told_with_those_there_are(tmp_path: Path) -> None:
+    table = shown(tmp_path, spread(study(columns=["acuracy"])))
+    (note,) = (note for note in table.notes if "acuracy" in note)
+    assert "val_loss" in note
+    assert note.endswith("accuracy.")
+
+
+def test_what_is_said_of_several_rows_is_said_once(tmp_path: Path) -> None:
+    table = shown(tmp_path, spread(study(workers=[1, 2, 2048, 4096])))
+    (note,) = (note for note in table.notes if "impossible" in note)
+    assert note.startswith("allreduce · workers 2048; allreduce · workers 4096 (figures of the first): impossible: ")
+
+
+def test_a_fixed_timing_is_marked(tmp_path: Path) -> None:
+    asked = make_study({"name": "tried", "workload": "vae", "timing": "fixed:warmup=2,steps=2", "batch": 8})
+    assert "timing fixed:warmup=2,steps=2, without interval" in shown(tmp_path, spread(asked)).title
+
+
+def test_csv_has_a_line_per_row_and_intervals_in_columns_of_their_own(tmp_path: Path) -> None:
+    table = shown(tmp_path, spread(study(workers=[1, 4096], columns=["val_loss"], repeats=2)))
+    lines = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert len(lines) == 3
+    assert float(lines[1]["throughput"]) == pytest.approx(100)
+    assert {"throughput_low", "speedup_high", "efficiency_low", "val_loss", "workers"} <= lines[1].keys()
+    assert (lines[2]["workers"], lines[2]["throughput"], lines[2]["val_loss"]) == ("4096", "", "")
+
+
+def test_the_second_table_has_a_row_per_epoch(tmp_path: Path) -> None:
+    grid = spread(study(workers=[1, 2], batch=10, repeats=2, per_epoch=True))
+    contents = carry_out(grid, Store(tmp_path), QuickEngine(), Notes())
+    table = epoch_table(grid, rows_of(grid, contents), Store(tmp_path))
+    assert table.headings == ("strategy", "workers", "epoch", "time", "loss", "val_loss", "accuracy")
+    assert len(table.texts) == 3 * 2
+    first, second = (dict(row) for row in table.values[-2:])
+    assert (first["epoch"], first["loss"], first["val_loss"], first["accuracy"]) == (1, 3.5, 5.0, 0.5)
+    assert (second["epoch"], second["loss"], second["time"]) == (2, 1.5, pytest.approx(0.2))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Figure(12345.6, 12300.4, 12400.6), "12,346 (12,300–12,401)"),
+        (Figure(326.62, 323.1, 328.94), "326.6 (323.1–328.9)"),
+        (Figure(1.0, 1.0, 1.0), "1"),
+        (Figure(5.0, None, None), "5"),
+        (None, "–"),
+    ],
+)
+def test_figures_are_written_with_their_interval(value: Any, text: str) -> None:
+    assert figure(value, rate) == text
