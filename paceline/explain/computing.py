@@ -134,7 +134,7 @@ def _without_core(case: Case, seconds: float, core: _Core) -> Iterator[Cause]:
             name="standing still",
             headline="Slower compute",
             seconds=seconds - shared,
-            sentence=f"forward and backward stand still for {ms(seconds - shared)} of a step, though cores are free",
+            sentence=f"forward and backward stand still for {ms(seconds - shared)} of a step, not for want of a core",
             evidence=(f"They take {ms(core.wall)}, with the update, of which {ms(core.cpu)} at most are CPU time.",),
             remedy="Look for what they wait for: a lock, a file, a sleep; a trace (`--trace`) shows in which phase.",
         )

@@ -177,6 +177,17 @@ def test_computing_that_stands_still_on_a_free_core_blames_nobody_else(tmp_path:
     assert (explanation.leading.name, explanation.leading.seconds) == ("standing still", pytest.approx(0.033))
 
 
+def test_the_run_queue_tells_a_sleeper_from_one_who_lacks_a_core(tmp_path: Path) -> None:
+    busy = {"cpu": 0.060, "outside_percent": 35.0}  # others keep the core busy either way
+    sleeper = explain(tmp_path / "sleeper", Situation(queued=0.0, **busy))
+    starved = explain(tmp_path / "starved", Situation(queued=0.033, **busy))
+    assert sleeper.leading is not None
+    assert starved.leading is not None
+    assert (sleeper.leading.name, starved.leading.name) == ("standing still", "shared cores")
+    assert [sleeper.leading.seconds, starved.leading.seconds] == pytest.approx([0.033, 0.033])
+    assert any("queued for 33.0 ms" in line for line in starved.leading.evidence)
+
+
 @pytest.mark.parametrize(
     ("changes", "who"),
     [

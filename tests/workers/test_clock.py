@@ -1,5 +1,8 @@
 """The clock of a worker: phases of every step, buckets of watched ones, gradients of sampled ones."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 
@@ -247,3 +250,29 @@ def test_a_phase_of_many_micro_batches_is_their_sum() -> None:
     series = clock.series()
     assert (series["forward"], series["backward"]) == (3, 3)
     assert (series["backward_begin"] - series["begin"], series["arrival"] - series["begin"]) == (6, 7)
+
+
+def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    rival = subprocess.Popen([sys.executable, "-c", "while True: pass"])  # inherits the one core
+    try:
+        clock = Clock()
+        clock.begin()
+        for work in (lambda: spin(0.5), lambda: time.sleep(0.3)):
+            work()
+            clock.mark("backward")
+            clock.end_step(samples=1, units=1, loss=0.0)
+    finally:
+        rival.kill()
+        rival.wait()
+        os.sched_setaffinity(0, before)
+    starved, asleep = clock.series()["queued"]
+    assert starved > 0.1
+    assert asleep < 0.1
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
