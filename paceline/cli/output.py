@@ -1,12 +1,15 @@
 """Folders that are claimed without overwriting, and summaries for people."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from paceline.errors import OutputError
+from paceline.measure.stats import Figure
 from paceline.record import FILE_NAME, Record
 from paceline.units import human_bytes, human_seconds
 
@@ -36,13 +39,14 @@ def _free(folder: Path) -> Path:
     return candidate
 
 
-def interval(throughput: dict[str, float | None]) -> str:
-    """`512 (505–520)`: the median and its 95 % interval, or a word that there is none."""
-    value, low, high = throughput["value"], throughput["low"], throughput["high"]
-    assert value is not None
-    if low is None or high is None:
-        return f"{value:,.4g} (no interval)"
-    return f"{value:,.4g} ({low:,.4g}–{high:,.4g})"
+def interval(throughput: Mapping[str, Any]) -> str:
+    """`512 (505–520)`: the median and its 95 % interval, or a word that there is none worth showing."""
+    figure = Figure(throughput["value"], throughput["low"], throughput["high"])
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:,.4g} (no interval)"
+    if figure.vague:
+        return f"{figure.value:,.4g} (uncertain: the interval reaches beyond half or twice of it)"
+    return f"{figure.value:,.4g} ({figure.low:,.4g}–{figure.high:,.4g})"
 
 
 def print_summary(record: Record, folder: Path) -> None:

@@ -8,7 +8,9 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -98,18 +100,20 @@ class Crew:
     def _start_worker(self, assignment: Assignment, gifts: Gifts) -> None:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=main, args=(assignment, theirs, gifts), name=f"worker-{assignment.rank}")
-        process.start()
+        with _undisturbed():
+            process.start()
+            self._processes.append(process)
         theirs.close()
-        self._processes.append(process)
         self._connections.append(ours)
 
     def _start_server(self, number: int) -> "Connection[bytes, bytes]":
         ours, theirs = self._context.Pipe()
         log = self._scratch / f"server-{number}.log"
         process = self._context.Process(target=serve_when_told, args=(theirs, log), name=f"server-{number}")
-        process.start()
+        with _undisturbed():
+            process.start()
+            self._servers.append(process)
         theirs.close()
-        self._servers.append(process)
         return ours
 
     def __enter__(self) -> "Crew":
@@ -257,6 +261,23 @@ class Crew:
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.send_bytes(json.dumps({"order": "stop"}).encode())
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait: a process that is interrupted while it is started belongs to nobody and is never ended."""
+    heard: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()  # signals are nobody else's business
+    stoppers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if in_main else ()
+    ours = [number for number in stoppers if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in ours}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in heard[:1]:
+        signal.raise_signal(number)
 
 
 def _how_it_ended(code: int | None) -> str:

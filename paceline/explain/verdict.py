@@ -211,4 +211,6 @@ def _efficiency(gap: Gap, efficiency: Figure | None) -> str:
         return percent(gap.efficiency)
     if efficiency.low is None or efficiency.high is None:
         return percent(efficiency.value)
+    if efficiency.vague:
+        return f"{percent(efficiency.value)} (uncertain)"
     return f"{percent(efficiency.value)} ({efficiency.low * 100:.0f}–{efficiency.high * 100:.0f} %)"

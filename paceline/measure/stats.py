@@ -34,6 +34,13 @@ class Figure:
             return None
         return max(self.value - self.low, self.high - self.value) / self.value
 
+    @property
+    def vague(self) -> bool:
+        """Whether there is an interval, and it reaches below half or above twice the value: nobody is served by it."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low < self.value / 2 or self.high > 2 * self.value
+
 
 def warmup_steps(step_seconds: Series) -> int:
     """How many first steps to leave out: the cut that makes the mean of the rest most certain (MSER).

@@ -125,7 +125,7 @@ def _settings(grid: Grid, rows: Sequence[Row]) -> Iterator[Entry]:
     labelled = all(variant.label is not None for variant in variants)
     if labelled:
         labels = [row.cell.label or "baseline" for row in rows]
-        yield Entry("variant", "", labels, labels, numeric=False)
+        yield Entry("variant", "variant", labels, labels, numeric=False)
     told = {n for v in variants for n, values in v.axes.items() if len(values) == 1} if labelled else set()
     asked = differing(row.cell for row in rows if not row.cell.added)
     varying = differing(row.cell for row in rows)
@@ -202,6 +202,8 @@ def figure(value: Figure | None, written: Callable[[float], str]) -> str:
     """`512 (505–520)`: a value and its 95 % interval, or the value alone where there is none."""
     if value is None:
         return NOTHING
+    if value.vague:
+        return f"{written(value.value)} (uncertain)"
     if value.low is None or value.high is None or value.low == value.high:
         return written(value.value)
     return f"{written(value.value)} ({written(value.low)}–{written(value.high)})"
@@ -292,14 +294,13 @@ def epoch_table(grid: Grid, rows: Sequence[Row], store: Store) -> Table:
     names = dict.fromkeys(name for entry in entries for name in entry)
     words = {entry.name for entry in settings if not entry.numeric}
     shown = [
-        Entry(name, _EPOCH_HEADINGS.get(name, name.replace("_", " ")), values, _texts(name, values), name not in words)
+        Entry(
+            name, name if name in COLUMNS else name.replace("_", " "), values, _texts(name, values), name not in words
+        )
         for name in names
         for values in [[entry.get(name) for entry in entries]]
     ]
     return _table(f"{grid.study.name}: epoch by epoch, time of training without validation", shown, [])
-
-
-_EPOCH_HEADINGS = {"variant": "", "val_loss": "val_loss"}
 
 
 def _texts(name: str, values: Sequence[Any]) -> list[str]:

@@ -181,3 +181,10 @@ def test_students_quantiles_lie_between_their_neighbours_where_freedom_is_not_wh
 def test_the_spread_of_a_figure_is_that_of_its_farther_end() -> None:
     assert Figure(100, 95, 110).spread == pytest.approx(0.1)
     assert Figure(100, 80, 110).spread == pytest.approx(0.2)
+
+
+def test_an_interval_beyond_half_or_twice_the_value_is_vague() -> None:
+    assert not Figure(10.0).vague
+    assert not Figure(10.0, 5.0, 20.0).vague
+    assert Figure(10.0, 4.9, 11.0).vague
+    assert Figure(10.0, 9.0, 20.1).vague
