@@ -1,11 +1,11 @@
 """A table of figures as published: its rows, how they were measured, and one definition of speed-up and efficiency."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 Scaling = Literal["weak", "strong"]
-Included = Literal["warm-up", "compile", "start-up", "validation"]
+Included = Literal["warm-up", "compilation", "start-up", "validation"]
 RateFrom = Literal["all workers", "rank 0", "first process"]
 
 
@@ -40,6 +40,9 @@ class Row:
     speedup: float | None = None
     efficiency: float | None = None
     """As a share: 0.9, not 90."""
+
+    efficiency_low: float | None = None
+    """The lower end of its 95 % interval, where there is one."""
 
     epochs: float | None = None
     samples: int | None = None
@@ -130,6 +133,8 @@ class Series:
     """Where throughput does not count samples: words in a sentence."""
 
     method: Method = field(default_factory=Method)
+    decimals: Mapping[str, int] = field(default_factory=dict)
+    """By column, digits after the point as published; of a column that is not in it, as many as its values have."""
 
     def rate(self, row: Row) -> float | None:
         """Units per second: as published, or else from what was done in the time."""
@@ -203,16 +208,6 @@ class Reference:
 
     notes: tuple[str, ...] = ()
     series: tuple[Series, ...]
-
-    @property
-    def rows(self) -> Iterator[tuple[Series, Row]]:
-        """Every row with its series."""
-        return ((series, row) for series in self.series for row in series.rows)
-
-
-def given(series: Sequence[Row], name: str) -> list[float]:
-    """The values of one column, without those that are not given."""
-    return [value for row in series if (value := getattr(row, name)) is not None]
 
 
 def _same(first: object, second: object) -> bool:

@@ -1,7 +1,8 @@
 """The references by name: TOML files that come with Paceline."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ def names() -> tuple[str, ...]:
 @cache
 def load(name: str) -> Reference:
     """The reference called `name`; an unknown name is refused with the nearest."""
-    content = tomllib.loads((FOLDER / f"{choose(name, names(), 'reference')}.toml").read_text())
+    text = (FOLDER / f"{choose(name, names(), 'reference')}.toml").read_text()
+    content = tomllib.loads(text, parse_float=Decimal)  # 5.50 has two decimals, as a float it would not
     shared = {key: content.pop(key) for key in _SHARED if key in content}
-    method, batch = content.pop("method", {}), content.pop("batch", None)
-    series = [_series({**shared, **entry}, method, batch) for entry in content.pop("series")]
+    method, usual = content.pop("method", {}), content.pop("usual", {})
+    series = [_series({**shared, **entry}, method, usual) for entry in content.pop("series")]
     columns = [Column(**column) for column in content.pop("columns")]
     return Reference(
         name=name,
@@ -37,16 +39,34 @@ def load(name: str) -> Reference:
     )
 
 
-def _series(entry: Mapping[str, Any], method: Mapping[str, Any], batch: int | None) -> Series:
+def _series(entry: Mapping[str, Any], method: Mapping[str, Any], usual: Mapping[str, Any]) -> Series:
+    """`usual` is what all rows have, `method` how all series were measured, unless they say otherwise."""
     settings = dict(entry)
     own, rows = settings.pop("method", {}), settings.pop("rows", [])
-    usual = {"batch": settings.pop("batch", batch)}
+    usual = {**usual, **settings.pop("usual", {})}
     return Series(
-        rows=tuple(Row(**_frozen({**usual, **row})) for row in rows),
-        method=Method(**_frozen({**method, **own})),
-        **settings,
+        rows=tuple(Row(**_plain({**usual, **row})) for row in rows),
+        method=Method(**_plain({**method, **own})),
+        decimals=_decimals(rows),
+        **_plain(settings),
     )
 
 
-def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Immutable, with floats."""
+    return {name: _value(value) for name, value in values.items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_value, value))
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _decimals(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Of the columns with fractions, how many digits the longest has."""
+    found: dict[str, int] = {}
+    for name, value in (item for row in rows for item in row.items()):
+        if isinstance(value, Decimal):
+            found[name] = max(found.get(name, 0), -int(value.as_tuple().exponent))
+    return found

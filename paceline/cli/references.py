@@ -1,0 +1,254 @@
+"""`paceline references`: published tables, and the audit of any table, theirs or ours."""
+
+import json as json_format
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.errors import SpecError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.references.base import Reference
+    from paceline.references.findings import Finding
+    from paceline.references.layout import Table
+
+app = typer.Typer(
+    help="Published tables to compare with, and the audit of any table.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+_COLOURS = {"fault": "red", "warning": "yellow", "note": "cyan"}
+_FEW_SERIES = 2
+
+# Everything else is imported in the functions, so that --help answers at once.
+
+
+@app.command("list")
+def list_all(json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False) -> None:
+    """List the references, a line each."""
+    from paceline import references
+
+    loaded = [references.load(name) for name in references.names()]
+    if json:
+        _print_json({"references": [{"name": r.name, "title": r.title, "source": r.source} for r in loaded]})
+        return
+    width = max(len(reference.name) for reference in loaded)
+    for reference in loaded:
+        print(f"{reference.name:{width}}  {reference.title}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A reference; `paceline references list` has them.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Show a reference as its readers know it, where it comes from, and what is wrong in it.
+
+    Examples:
+
+      paceline references show seed-002
+
+      paceline references show dgx1-p100 --json
+    """
+    from paceline import references
+    from paceline.references.audit import audit
+
+    reference = references.load(name)
+    findings = audit(reference)
+    if json:
+        _print_json({**_as_data(reference), "findings": _findings_as_data(findings)})
+        return
+    console = _console()
+    _print_reference(reference, console)
+    console.print("[bold]What is wrong in it, or explains it[/bold]")
+    _print_findings(reference, findings, console)
+
+
+@app.command()
+def check(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|FILE.csv|STUDY|RECORD]…", help="What to audit (default: all references)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Audit tables, published or your own: do the figures follow from one another, and is like compared with like?
+
+    Ends with 0 when no fault was found, with 1 otherwise.
+
+    Examples:
+
+      paceline references check
+
+      paceline references check seed-004 results.csv
+
+      paceline references check studies/out/demo --json
+    """
+    from paceline import references
+    from paceline.references.audit import audit
+
+    audited = [(table, audit(table)) for table in map(_find, tables or references.names())]
+    count = Counter(finding.severity for _, findings in audited for finding in findings)
+    if json:
+        told = [{**_head(table), "findings": _findings_as_data(findings)} for table, findings in audited]
+        _print_json({"tables": told, "faults": count["fault"], "warnings": count["warning"], "notes": count["note"]})
+    else:
+        console = _console()
+        for table, findings in audited:
+            console.print(f"[bold]{_safe(table.name)}[/bold]  {_safe(table.title)}")
+            for text in table.notes if not table.columns else ():  # those of a reference are for `show`
+                console.print(f"  {_safe(text)}")
+            _print_findings(table, findings, console)
+        console.print(f"{_counted(count)} in {_plural(len(audited), 'table')}.")
+    if count["fault"]:
+        raise typer.Exit(1)
+
+
+def _find(what: str) -> "Reference":
+    """The table that a name or a path means; names of references come first."""
+    from paceline import references
+    from paceline.grammar import choose
+    from paceline.references import records, spreadsheet
+
+    path = Path(what)
+    if what in references.names():
+        return references.load(what)
+    if path.is_dir() or path.suffix == ".json":
+        from paceline.explain.runs import find
+
+        found = find([path])
+        return records.from_records(what, [run.record for run in found.runs], found.notes)
+    if path.exists() or path.suffix in (".csv", ".tsv", ".txt", ".md"):
+        return spreadsheet.read(path)
+    try:
+        return references.load(choose(what, references.names(), "reference"))
+    except SpecError as error:
+        raise SpecError(f"{error} Or give a CSV file, a study's folder or a record.") from None
+
+
+def _print_reference(reference: "Reference", console: "Console") -> None:
+    from rich.table import Table as Grid
+
+    from paceline.references.layout import tables
+
+    console.print(f"[bold]{_safe(reference.name)}[/bold]  {_safe(reference.title)}")
+    facts = Grid(show_header=False, box=None, pad_edge=False)
+    for name, text in _facts(reference).items():
+        facts.add_row(name, _safe(text))
+    console.print(facts)
+    for table in tables(reference):
+        _print_table(table, console)
+    meanings = Grid(show_header=False, box=None, pad_edge=False)
+    for column in reference.columns:
+        meanings.add_row(_safe(column.heading), _safe(column.meaning))
+    console.print(meanings)
+    for text in reference.notes:
+        console.print(f"note: {_safe(text)}")
+    console.print()
+
+
+def _facts(reference: "Reference") -> dict[str, str]:
+    """What to know beside the figures."""
+    series = reference.series
+    batches = sorted({row.batch for s in series for row in s.rows if row.batch is not None})
+    windows = {s.method.window_includes for s in series}
+    included = sorted({what for window in windows for what in window or ()})
+    timed = f"with {', '.join(included)}" if included else "steps only" if None not in windows else "not said"
+    return {
+        "source": reference.source,
+        "hardware": reference.hardware,
+        "workload": reference.workload,
+        "scaling": ", ".join(sorted({s.scaling for s in series if s.scaling})) or "not said",
+        "batch": f"{', '.join(map(str, batches))} per worker" if batches else "not said",
+        "baseline": reference.baseline,
+        "timed": timed,
+    }
+
+
+def _print_table(table: "Table", console: "Console") -> None:
+    """Nothing is cut where the output is a file."""
+    from rich import box
+    from rich.measure import Measurement
+    from rich.table import Table as Grid
+
+    grid = Grid(title=_safe(table.title), title_justify="left", box=box.ROUNDED)
+    for heading in table.headings:
+        grid.add_column(_safe(heading), justify="right")
+    for line in table.lines:
+        grid.add_row(*map(_safe, line))
+    if not console.is_terminal:
+        width = Measurement.get(console, console.options.update(max_width=10_000), grid).maximum
+        console.width = max(console.width, width)
+    console.print(grid)
+
+
+def _print_findings(table: "Reference", findings: "Sequence[Finding]", console: "Console") -> None:
+    if not findings:
+        console.print("  nothing found")
+    for finding in findings:
+        where = _where(table, finding)
+        colour = _COLOURS[finding.severity]
+        console.print(f"  [{colour}]{finding.severity}[/{colour}] · {finding.check}{where}")
+        console.print(f"    {_safe(finding.sentence)}")
+
+
+def _where(table: "Reference", finding: "Finding") -> str:
+    """The series, unless it is all of them; many are counted."""
+    if len(finding.series) == len(table.series):
+        return ""
+    if len(finding.series) > _FEW_SERIES:
+        return f" · {len(finding.series)} of {len(table.series)} series"
+    return f" · {_safe('; '.join(finding.series))}"
+
+
+def _counted(count: "Counter[Any]") -> str:
+    return ", ".join(_plural(count[severity], severity) for severity in _COLOURS)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def _safe(text: str) -> str:
+    """As text, whatever brackets are in it."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _head(table: "Reference") -> dict[str, Any]:
+    return {"name": table.name, "title": table.title, "source": table.source, "notes": table.notes}
+
+
+def _as_data(reference: "Reference") -> dict[str, Any]:
+    """Everything, with speed-up and efficiency by the one definition."""
+    data = asdict(reference)
+    for series, told in zip(reference.series, data["series"], strict=True):
+        for row, cells in zip(series.rows, told["rows"], strict=True):
+            cells["derived"] = {"speedup": series.speedup(row), "efficiency": series.efficiency(row)}
+    return data
+
+
+def _findings_as_data(findings: "Sequence[Finding]") -> list[dict[str, Any]]:
+    return [
+        {
+            **asdict(finding),
+            "rows": [{k: v for k, v in asdict(row).items() if v not in (None, ())} for row in finding.rows],
+        }
+        for finding in findings
+    ]
+
+
+def _print_json(content: Any) -> None:
+    print(json_format.dumps(content, indent=2, allow_nan=False))

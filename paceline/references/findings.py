@@ -1,0 +1,83 @@
+"""What a check says, and the words and the rounding that checks share."""
+
+import decimal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from paceline.references.base import Reference, Row, Series
+
+Severity = Literal["fault", "warning", "note"]
+"""A fault: a figure is wrong or flattered. A warning: it may be. A note: what explains a figure."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a check found in one series."""
+
+    severity: Severity
+    sentence: str
+    rows: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A remark, with the check that made it and the series it holds for."""
+
+    check: str
+    severity: Severity
+    series: tuple[str, ...]
+    sentence: str
+    rows: tuple[Row, ...]
+
+
+Check = Callable[[Series, Reference], Iterator[Remark]]
+
+
+@dataclass(frozen=True)
+class Band:
+    """All values that a published figure may have been rounded or cut from."""
+
+    low: float
+    high: float
+
+    def __truediv__(self, other: "Band") -> "Band":
+        return Band(self.low / other.high, self.high / other.low if other.low > 0 else float("inf"))
+
+    def widened(self, share: float) -> "Band":
+        """With so much more on either side."""
+        return Band(self.low * (1 - share), self.high * (1 + share))
+
+    def meets(self, other: "Band") -> bool:
+        """Whether both may be the same figure."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def band(series: Series, row: Row, name: str) -> Band:
+    """What a published figure may have been before it was rounded, or cut."""
+    value = getattr(row, name)
+    unit = 10.0 ** -series.decimals.get(name, max(_decimals(getattr(other, name)) for other in series.rows))
+    return Band(value - unit / 2, value + unit)
+
+
+def _decimals(value: float | None) -> int:
+    """Digits after the point: 5.25 → 2, 40.0 → 0."""
+    exponent = 0 if value is None else decimal.Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def figure(value: float) -> str:
+    """`50,007`, `23.94`, `0.046`: four digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def at_workers(rows: Iterable[Row]) -> str:
+    """`at 12 and 16 workers`."""
+    counts = [str(count) for count in dict.fromkeys(row.workers for row in rows) if count is not None]
+    noun = "worker" if counts == ["1"] else "workers"
+    return f"at {listed(counts)} {noun}" if counts else "in a row without a count of workers"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -1,0 +1,103 @@
+"""Headings of tables as people write them: `#GPU`, `np`, `images/s`, `Speedup ratio`, `step time (ms)`."""
+
+import re
+from dataclasses import dataclass
+
+LABELS = ("workload", "strategy", "feed", "series")
+"""Columns whose values tell series apart."""
+
+_NOUN = r"(?:images?|imgs?|samples?|examples?|frames?|sequences?|sentences?|words?|tokens?)"
+_PER_SECOND = rf"(?P<noun>{_NOUN}) (?:per )?(?:s|secs?|seconds?)"
+_COUNT = r"(?:n |num |no |number of |total )?"
+_DEVICE = r"(?:gpus?|devices?|accelerators?)"
+_WORKER = r"(?:workers?|np|n?ranks?|replicas?|process(?:es)?|procs?)"
+_STEP = r"(?:steps?|batch(?:es)?|iterations?|iters?)"
+_TIME_OF_STEPS = rf"(?:total )?time (?:to |for )?(?:process |run )?(?P<steps>\d+) {_STEP}"
+
+# What a heading looks like once it is in small letters, with single spaces for all signs.
+_FIELDS: dict[str, str] = {
+    "workers_per_device": rf"{_COUNT}{_WORKER} per {_DEVICE}",
+    "workers": rf"{_COUNT}{_WORKER}(?: count)?|world size|n",
+    "devices": rf"{_COUNT}{_DEVICE}(?: number| count)?(?: used)?",
+    "nodes": rf"{_COUNT}(?:nodes?|hosts?)",
+    "machine": r"machine|hostname|host name|system",
+    "global_batch": r"(?:global|total|whole) batch(?: size)?",
+    "batch": rf"(?:local )?batch(?: size)?(?: per (?:{_DEVICE}|{_WORKER}))?",
+    "throughput": rf"(?:(?:total|processing|training) )?(?:throughput|speed|rate)(?: {_PER_SECOND})?",
+    "speedup": r"speed ?ups?(?: ratio| factor)?|scalability|scaling factor",
+    "efficiency": r"(?:scaling |parallel )?eff(?:iciency)?",
+    "step_seconds": rf"step|{_STEP} (?:time|seconds)|(?:time|seconds) per {_STEP}",
+    "seconds": r"(?:total |wall |training |run )?time|seconds|duration|elapsed",
+    "steps": rf"{_COUNT}{_STEP}",
+    "epochs": r"epochs?",
+    "samples": rf"(?:total )?{_NOUN}(?: processed| seen)?",
+    "updates": r"updates?",
+    "val_loss": r"val(?:idation)? loss",
+    "loss": r"(?:train(?:ing)? )?loss",
+    "utilisation_percent": rf"(?:(?:{_DEVICE}|cpu) )?util(?:i[sz]ation)?",
+    "workload": r"model|network|workload",
+    "strategy": r"strategy|variable update|exchange",
+    "feed": r"feed|data",
+    "series": r"series|framework|label|mode|variant|method",
+}
+_UNITS = {
+    **dict.fromkeys(("ms", "msec", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minutes"), "m"),
+    **dict.fromkeys(("h", "hours"), "h"),
+    **dict.fromkeys(("percent", "%"), "%"),
+    "x": "x",
+}
+_IN_BRACKETS = re.compile(r"[(\[](.*?)[)\]]")
+# What counts something else than samples: how many of it a sample has is not in the table.
+_NOT_SAMPLES = ("word", "token")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of a user's table."""
+
+    text: str
+    field: str | None
+    """The field of a row, or one of LABELS; None for a column that is not read."""
+
+    unit: str | None = None
+    """`ms`, `s`, `m`, `h`, `%`, `x`, or of a throughput `images/s`."""
+
+    counts_samples: bool = False
+    """Whether a throughput counts samples."""
+
+    steps: int | None = None
+    """How many steps a time is of, where the heading says so."""
+
+
+def read_heading(text: str) -> Heading:
+    """What a heading means, with the unit it names."""
+    lower = text.lower()
+    bracketed = _IN_BRACKETS.search(lower)
+    inside = _plain(bracketed[1]) if bracketed else ""
+    name = _plain(_IN_BRACKETS.sub(" ", lower))
+    unit = _UNITS.get("%" if "%" in lower else inside)
+    first, _, last = name.rpartition(" ")
+    if rate := re.fullmatch(_PER_SECOND, name):
+        return _rate(text, rate["noun"])
+    if of_steps := re.fullmatch(_TIME_OF_STEPS, name):
+        return Heading(text, "seconds", unit, steps=int(of_steps["steps"]))
+    for candidate, found in ((name, unit), (first, _UNITS.get(last) or unit)):
+        for field, pattern in _FIELDS.items():
+            if candidate and (match := re.fullmatch(pattern, candidate)):
+                if field == "throughput":
+                    inner = re.fullmatch(_PER_SECOND, inside)
+                    noun = match["noun"] or (inner["noun"] if inner else None)
+                    return _rate(text, noun) if noun else Heading(text, field)
+                return Heading(text, field, found)
+    return Heading(text, None)
+
+
+def _rate(text: str, noun: str) -> Heading:
+    return Heading(text, "throughput", f"{noun}/s", not noun.startswith(_NOT_SAMPLES))
+
+
+def _plain(text: str) -> str:
+    """Small letters and digits with single spaces."""
+    return " ".join(re.findall(r"[a-z0-9]+", text))
