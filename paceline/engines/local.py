@@ -276,8 +276,8 @@ def _undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in heard[:1]:
-        signal.raise_signal(number)
+    if heard:
+        signal.raise_signal(heard[0])
 
 
 def _how_it_ended(code: int | None) -> str:
