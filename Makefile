@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL_CHROMIUM := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium
 
-.PHONY: setup demo test check prove clean
+.PHONY: setup demo test check chromium prove clean
 
 # Made anew only when what it is made of changes.
 setup: .venv/ready
@@ -17,15 +18,23 @@ setup: .venv/ready
 
 demo: setup
 	$(BIN)/paceline study demo
+	$(BIN)/paceline report runs/demo --out runs/demo/report.html
 
 # All checks, then all tests.
-test: check
+test: check chromium
 	$(BIN)/pytest -n 2 -m 'not prove'
 
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# The report's page is tested in a real browser. Where there is none and it cannot be installed, those tests are skipped.
+chromium:
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && echo 'Installing chromium for the tests' && \
+	    { $(INSTALL_CHROMIUM) || { apt-get update -qq && $(INSTALL_CHROMIUM); }; } > /dev/null; } || \
+	  echo 'There is no chromium: the tests of the page will be skipped. On Debian: sudo apt install chromium'
 
 # Long proofs: minutes to hours.
 prove: setup

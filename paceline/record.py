@@ -12,6 +12,8 @@ from paceline.errors import DataError, OutputError
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
 SIDECAR_NAME = "series.npz"
+PHASES = ("input", "forward", "backward", "wait", "exchange", "update", "other")
+"""Of a step, in the order they happen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ class Record:
         file = path / FILE_NAME if path.is_dir() else path
         try:
             content = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a readable record: {error}.") from error
         version = content.get("schema_version") if isinstance(content, dict) else None
         if not isinstance(version, int):
@@ -103,6 +105,39 @@ class Record:
                 f"{file} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
             )
         try:
+            _check(content)
             return cls(**content)
-        except (TypeError, KeyError, AssertionError) as error:
+        except (TypeError, KeyError, AttributeError, AssertionError) as error:
             raise DataError(f"{file} is not a whole record: {error}.") from error
+
+
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "spec": ("workload", "workers", "workers_per_device", "strategy", "feed", "batch", "timing", "precision", "turn"),
+    "workload": ("name", "unit", "gradient_bytes"),
+    "environment": ("host", "device_kind", "versions"),
+    "throughput": ("value", "low", "high", "unit"),
+    "wall_seconds": ("start_up", "training"),
+    "learning": ("loss", "validation", "val_loss", "updates", "samples_seen", "global_batch", "lr", "lr_rule"),
+    "traffic": ("sent_bytes_per_worker_and_step",),
+    "phases": PHASES,
+}
+_NEEDED_OF_A_WORKER = ("rank", "device", "samples", "seconds", "step_seconds", "phases")
+
+
+def _check(content: dict[str, Any]) -> None:
+    """A file may have been edited or cut and still be JSON: what every reader relies on is there and is a number."""
+    for name, keys in _NEEDED.items():
+        assert isinstance(content[name], dict), f"{name} is no object"
+        missing = [key for key in keys if key not in content[name]]
+        assert not missing, f"{name} lacks {', '.join(missing)}"
+    assert content["per_worker"], "it has no worker"
+    for worker in content["per_worker"]:
+        assert isinstance(worker["phases"], dict), "phases are no object"
+        missing = [key for key in _NEEDED_OF_A_WORKER if key not in worker]
+        assert not missing, f"a worker lacks {', '.join(missing)}"
+    assert type(content["steps_timed"]) is int, "steps_timed is no whole number"
+    assert type(content["warmup_steps"]) is int, "warmup_steps is no whole number"
+    rate, seconds = content["throughput"]["value"], [worker["seconds"] for worker in content["per_worker"]]
+    assert all(isinstance(value, int | float) for value in (rate, *seconds)), "a rate or a time is no number"
+    assert min(rate, *seconds) > 0, "a rate or a time is not above 0"
+    assert sum(content["phases"].values()) > 0, "a step takes no time"

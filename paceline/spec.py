@@ -1,6 +1,7 @@
 """What to run: one frozen dataclass, checked where it is made, as plain data in and out."""
 
 import dataclasses
+import functools
 import math
 import tomllib
 import typing
@@ -108,7 +109,7 @@ class RunSpec:
 
     def _check_types(self) -> None:
         """Values may come from a file, where `workers = 2.5` and `mps = "off"` are well written."""
-        for name, annotation in typing.get_type_hints(type(self)).items():
+        for name, annotation in _hints().items():
             value, kinds = getattr(self, name), typing.get_args(annotation) or (annotation,)
             accepted, noun = next((_TYPES[kind] for kind in kinds if kind in _TYPES), _TYPES[str])
             if value is None and type(None) in kinds:
@@ -181,6 +182,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         if isinstance(settings.get(name), str):
             settings[name] = parse_seconds(settings[name])
     return settings
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """Looked up once: a study makes thousands of specs."""
+    return typing.get_type_hints(RunSpec)
 
 
 def _flag(name: str) -> str:

@@ -29,10 +29,11 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"recipe", "spec", "record"}),
     frozenset({"traffic"}),
     frozenset({"workloads", "devices", "measure"}),
-    frozenset({"feeds", "strategies", "explain"}),
+    frozenset({"feeds", "strategies", "explain", "references"}),
     frozenset({"workers", "script"}),
     frozenset({"engines"}),
     frozenset({"studies"}),
+    frozenset({"report"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )
@@ -48,7 +49,9 @@ HIDDEN: dict[str, frozenset[str]] = {
     "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
     "workers": frozenset({"record"}),
     "explain": frozenset({"recipe", "workloads", "devices"}),
+    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices"}),
     "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
+    "report": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
 }
 # Exceptions: of the workloads, feeds may know what a sample is, but no model; of what is measured, a worker may know
 # when it is enough.
@@ -59,7 +62,7 @@ MAY_SEE: dict[str, frozenset[str]] = {
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
     *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
-    *("explain.*", "studies.*", "cli.*"),
+    *("explain.*", "references.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )
@@ -194,7 +197,10 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["train", "--help"], ["study", "--help"], ["explain", "--help"], ["profile", "--help"], ["--version"]],
+    [
+        *(["--help"], ["--version"], ["train", "--help"], ["study", "--help"], ["explain", "--help"]),
+        *(["report", "--help"], ["profile", "--help"]),
+    ],
 )
 def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:
     program = (

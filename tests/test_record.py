@@ -9,15 +9,17 @@ import pytest
 
 from paceline.errors import DataError, OutputError
 from paceline.record import FILE_NAME, SCHEMA_VERSION, Record
+from paceline.spec import RunSpec
 
-STEP: dict[str, Any] = {"step_seconds": 0.25, "phases": {"input": 0.05, "forward": 0.1, "backward": 0.1}}
+PARTS = {"input": 0.05, "forward": 0.1, "backward": 0.1, "wait": 0.0, "exchange": 0.0, "update": 0.0, "other": 0.0}
+STEP: dict[str, Any] = {"device": "cpu:0", "seconds": 1.5, "step_seconds": 0.25, "phases": PARTS}
 
 
 def record(**changes: Any) -> Record:
     content: dict[str, Any] = {
-        "spec": {"workload": "vae", "workers": 2},
-        "workload": {"name": "vae", "unit": "images"},
-        "environment": {"host": "here"},
+        "spec": RunSpec(workload="vae", workers=2, steps=7).to_dict(),
+        "workload": {"name": "vae", "unit": "images", "gradient_bytes": 40},
+        "environment": {"host": "here", "device_kind": "cpu", "versions": {}},
         "devices": 2,
         "samples_timed": 96,
         "steps_timed": 6,
@@ -32,8 +34,17 @@ def record(**changes: Any) -> Record:
         "overlap": None,
         "buckets": [],
         "gradients": [],
-        "learning": {"loss": [1.0, None, 0.5]},
-        "traffic": {"claimed": {"ring": 10}},
+        "learning": {
+            "loss": [1.0, None, 0.5],
+            "validation": [],
+            "val_loss": None,
+            "updates": 7,
+            "samples_seen": 112,
+            "global_batch": 16,
+            "lr": 0.1,
+            "lr_rule": "none",
+        },
+        "traffic": {"claimed": {"ring": 10}, "sent_bytes_per_worker_and_step": 10},
         "strategy_report": {},
     }
     return Record(**{**content, **changes})
@@ -124,4 +135,33 @@ def test_a_record_with_a_field_too_many_missing_or_wrong_is_refused(tmp_path: Pa
     del content["phases"]
     (tmp_path / FILE_NAME).write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"is not a whole record.*phases"):
+        Record.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda c: c["per_worker"][0].update(phases=[1]),
+        lambda c: c["throughput"].update(value=None),
+        lambda c: c["throughput"].update(value=0),
+        lambda c: c["per_worker"][0].update(seconds="long"),
+        lambda c: c.update(learning={}),
+        lambda c: c.update(spec=[]),
+        lambda c: c.update(per_worker=[]),
+        lambda c: c.update(per_worker=[3], samples_timed=0),
+        lambda c: c.update(phases=dict.fromkeys(PARTS, 0)),
+    ],
+)
+def test_a_record_that_was_edited_into_nonsense_is_refused(damage: Any, tmp_path: Path) -> None:
+    path = record().save(tmp_path)
+    content = json.loads(path.read_text())
+    damage(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is not a whole record"):
+        Record.load(path)
+
+
+def test_a_file_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("[" * 200_000)
+    with pytest.raises(DataError, match="is not a readable record"):
         Record.load(tmp_path)

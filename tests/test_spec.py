@@ -118,6 +118,8 @@ FULL = RunSpec(
     batch=8,
     accumulate=2,
     seconds=12.5,
+    until_percent=3.0,
+    turn=2,
     lr=0.1,
     lr_rule="sqrt",
     lr_warmup=7,
@@ -134,8 +136,8 @@ FULL = RunSpec(
 def test_every_setting_survives_plain_data_and_json() -> None:
     defaults = spec()
     unchanged = {f.name for f in dataclasses.fields(RunSpec) if getattr(FULL, f.name) == getattr(defaults, f.name)}
-    assert unchanged <= {"epochs"}, "a setting that is not tried"
-    for one in (FULL, defaults, spec(epochs=3)):
+    assert unchanged <= {"epochs", "timing"}, "a setting that is not tried"
+    for one in (FULL, defaults, spec(epochs=3), RunSpec(workload="vae", timing="fixed:warmup=3,steps=4")):
         assert RunSpec.from_dict(one.to_dict()) == one
         assert RunSpec.from_dict(json.loads(json.dumps(one.to_dict()))) == one
 
@@ -163,3 +165,30 @@ def test_settings_are_read_from_toml(tmp_path: Path) -> None:
         read_toml(file)
     with pytest.raises(SpecError, match=r"cannot be read .*: give a TOML file"):
         read_toml(tmp_path / "missing.toml")
+
+
+def test_a_run_that_ends_by_itself_may_have_two_ceilings_or_none() -> None:
+    for ceilings in ({}, {"steps": 10}, {"seconds": 5.0}, {"steps": 10, "seconds": 5.0}, {"epochs": 1, "seconds": 5.0}):
+        assert RunSpec(workload="vae", until_percent=2.0, **ceilings).until_percent == 2.0
+    with pytest.raises(SpecError, match="--steps or --epochs as ceiling, not both"):
+        RunSpec(workload="vae", until_percent=2.0, steps=3, epochs=1)
+    with pytest.raises(SpecError, match="--until-percent 0"):
+        RunSpec(workload="vae", until_percent=0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"timing": "fixed", "seconds": 3.0}, "--timing fixed runs 30 steps: leave out --seconds"),
+        ({"timing": "fixed", "steps": 20}, "leave out --steps"),
+        ({"timing": "fixed", "until_percent": 2.0}, "--until-percent needs --timing detected"),
+        ({"timing": "fixed:warmup=-1"}, "must be at least 0"),
+        ({"timing": "fixed:steps=0"}, "must be at least 1"),
+        ({"timing": "fixed:step=3"}, "Did you mean 'steps'"),
+        ({"timing": "fix"}, "Did you mean 'fixed'"),
+        ({"timing": "detected:warmup=3", "steps": 3}, "detected has no options"),
+    ],
+)
+def test_timing_says_how_many_steps_there_are_and_nothing_else_may(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        RunSpec(workload="vae", **settings)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _MANY = 1_000
 _REASONS = 10
+_NOT_KNOWN = (
+    "not known, because runs are as long as their steps or epochs take. Start the study: its first run tells; "
+    "stopped with Ctrl-C, the same command goes on."
+)
 
 _EXAMPLES = """
 Examples:
@@ -85,7 +89,7 @@ def study(
     if csv is not None:
         _check_writable(csv)
     if asked.runs > _MANY and not yes:
-        _stop_large(asked, dry_run=dry_run)
+        _stop_large(asked, dry_run=dry_run, as_json=json)
         return
     grid = _grid(asked)
     store = Store(out if out is not None else _default_folder(asked, full=full))
@@ -132,8 +136,7 @@ def _flags(context: typer.Context) -> dict[str, Any]:
 
 def _asked(what: str | None, flags: dict[str, Any], *, full: bool) -> "Study":
     from paceline.studies.catalogue import find, ready
-    from paceline.studies.definition import make_study, read_study
-    from paceline.studies.grid import slug
+    from paceline.studies.definition import make_study, read_study, slug
 
     if what is None:
         raise SpecError(
@@ -155,7 +158,7 @@ def _grid(asked: "Study") -> "Grid":
 
 
 def _default_folder(asked: "Study", *, full: bool) -> Path:
-    from paceline.studies.grid import slug
+    from paceline.studies.definition import slug
 
     return Path("runs") / (slug(asked.name) + ("-full" if full else ""))
 
@@ -165,8 +168,9 @@ def _check_writable(file: Path) -> None:
         raise OutputError(f"--csv {file} cannot be written: name a file in a folder that can be.")
 
 
-def _stop_large(asked: "Study", *, dry_run: bool) -> None:
+def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
     """A slip of a list makes a grid of years: say how large it is, before anything is done about it."""
+    from paceline.cli.study_output import printing
     from paceline.studies.schedule import asked_seconds
 
     seconds = asked_seconds(asked)
@@ -177,7 +181,17 @@ def _stop_large(asked: "Study", *, dry_run: bool) -> None:
         raise SpecError(
             f"{size}: above {_MANY:,} runs a study starts only with --yes. Try --dry-run, or shorter lists."
         )
-    print(f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes.")
+    told = f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes."
+    with printing():
+        print(_grid_as_json(asked, asked.runs, None, seconds, cells=None, notes=[told]) if as_json else told)
+
+
+def _grid_as_json(
+    asked: "Study", runs: int, missing: int | None, seconds: float | None, **more: list[Any] | None
+) -> str:
+    """What `--dry-run --json` prints; null is what was not looked at."""
+    told = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": seconds, **more}
+    return jsons.dumps(told, indent=2)
 
 
 def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
@@ -203,7 +217,7 @@ def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
 def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
     from rich.console import Console
 
-    from paceline.cli.study_output import print_table
+    from paceline.cli.study_output import print_table, printing
     from paceline.studies.schedule import Pace
     from paceline.studies.table import grid_table, plain, rows_of
 
@@ -214,23 +228,22 @@ def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
     missing = [run for run in order if run.key not in contents.records]
     seconds = pace.seconds(missing)
     rows = rows_of(grid, contents)
-    table = grid_table(
-        grid, rows, [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]
-    )
-    if as_json:
-        cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
-        print(jsons.dumps({"study": grid.study.name, "runs": len(order), "missing": len(missing),
-                           "expected_seconds": seconds, "cells": cells}, indent=2))  # fmt: skip
-        return
-    print_table(table, Console(highlight=False))
-    expected = f"about {human_seconds(seconds)}" if seconds is not None else "not known before the first run is done"
-    print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}.")
+    each = [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]
+    table = grid_table(grid, rows, contents, each)
+    with printing():
+        if as_json:
+            cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
+            print(_grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=table.notes))
+            return
+        print_table(table, Console(highlight=False))
+        expected = f"about {human_seconds(seconds)}." if seconds is not None else _NOT_KNOWN
+        print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}")
 
 
 def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from paceline.cli.study_output import print_table
+    from paceline.cli.study_output import print_table, printing
     from paceline.studies.table import epoch_table, make_table, rows_of, to_csv
 
     rows = rows_of(grid, contents)
@@ -242,14 +255,17 @@ def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, 
             csv.write_text(to_csv(tables[0]))
         except OSError as error:
             raise OutputError(f"--csv {csv} cannot be written ({error.strerror}): choose another file.") from error
-    if as_json:
-        print(jsons.dumps(_as_object(grid, rows, tables, store), indent=2))
-        return
-    for table in filter(lambda table: table.texts, tables):
-        print_table(table, Console(highlight=False))
+    with printing():
+        if as_json:
+            print(jsons.dumps(_as_object(grid, rows, tables, contents, store), indent=2))
+            return
+        for table in filter(lambda table: table.texts, tables):
+            print_table(table, Console(highlight=False))
 
 
-def _as_object(grid: "Grid", rows: "list[Row]", tables: "list[Table]", store: "Store") -> dict[str, Any]:
+def _as_object(
+    grid: "Grid", rows: "list[Row]", tables: "list[Table]", contents: "Contents", store: "Store"
+) -> dict[str, Any]:
     from paceline.studies.table import plain
 
     study = grid.study
@@ -263,7 +279,7 @@ def _as_object(grid: "Grid", rows: "list[Row]", tables: "list[Table]", store: "S
             {
                 **{name: plain(value) for name, value in values.items()},
                 "state": row.state,
-                "records": [str(store.folder_of(run)) for run in grid.runs_of(row.cell)][: len(row.records)],
+                "records": [str(store.folder_of(run)) for run in grid.runs_of(row.cell) if run.key in contents.records],
             }
             for row, values in zip(rows, tables[0].values, strict=True)
         ],

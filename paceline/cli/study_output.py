@@ -1,14 +1,36 @@
 """A study's tables on stdout: as wide as they need to be, and one figure under the other where there is no room."""
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
+from paceline.errors import RunError
 from paceline.studies.table import Table
 
 _GAP = 2
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """What is printed here is out at its end, or it is told that it could not be: a full disk behind a `>`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # who reads has seen enough
+    except OSError as error:
+        # What is left in the buffer would be tried again, and fail again, when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise RunError(
+            f"The output cannot be written ({error.strerror}): make room, or send it elsewhere. Finished runs are kept."
+        ) from error
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -48,7 +48,7 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         servers=server_rows(plan, first["strategy_report"].pop("server_utilisation_percent", None)),
         utilisation=device_rows(plan, workers, reports),
         phases=phases,
-        overlap=_overlap(series, summary.timed, phases),
+        overlap=_overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"]),
         buckets=buckets_of(series, summary.timed),
         gradients=gradients_of(series, summary.timed, first["gradients"]),
         learning=_learning(plan, reports, series),
@@ -75,11 +75,11 @@ def _walls(reports: Sequence[dict[str, Any]], wall_seconds: float) -> dict[str, 
 
 
 def _overlap(
-    series: Sequence[WorkerSeries], timed: Sequence[slice], phases: dict[str, float]
+    series: Sequence[WorkerSeries], timed: Sequence[slice], phases: dict[str, float], sent_bytes: float
 ) -> dict[str, float] | None:
     """What was hidden is seen in the buckets; what was exposed is what the workers stood still for."""
     hidden = hidden_seconds(series, timed)
-    if hidden is None:
+    if hidden is None or not sent_bytes:
         return None
     exposed = phases["exchange"] + phases["wait"]
     return {"busy": hidden + exposed, "hidden": hidden, "exposed": exposed}
@@ -121,7 +121,10 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
         if percent <= spec.until_percent:
             return []
         known = f"is known within ± {percent:.1f} % only"
-    return [f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: allow more --seconds or --steps."]
+    return [
+        f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a smaller --until-percent, "
+        "or allow more --seconds or --steps."
+    ]
 
 
 def _warnings(first: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import shutil
@@ -31,11 +32,12 @@ _LOOK_EVERY_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show itself
 _STOP_SECONDS = 15.0  # after Ctrl-C: time for an orderly end,
 _STOP_STEPS = 4  # or so many steps, if they take longer
+_SAME_WISH_SECONDS = 0.3
 _LEAVE_SECONDS = 5.0
 _LAST_LINES = 10
 
 # Imported once, by the server that workers are forked from. Every optimizer imports torch._dynamo at its first call.
-PRELOADED = ["paceline.workers.run", "torch._dynamo"]
+PRELOADED = ["paceline.workers.run", "torch._dynamo", "paceline.engines.quiet"]
 
 
 class LocalEngine:
@@ -63,6 +65,7 @@ class Crew:
         self._scratch = scratch
         self._failures: list[Failure] = []
         self._stop_before: float | None = None
+        self._asked_to_stop = -math.inf
         self._processes: list[ForkServerProcess] = []
         self._servers: list[ForkServerProcess] = []
         self._connections: list[Connection[bytes, bytes]] = []
@@ -177,6 +180,12 @@ class Crew:
             self._failures.append(failure_said(rank, message))
         elif kind == "where":
             watched.where = message
+        elif kind == "waiting":
+            watched.waiting = True
+        elif kind == "enough":
+            watched.enough = True
+            if all(w.enough for w in self._watched):
+                self._order("enough")
         elif kind == "ready":
             watched.progressed(message["step"])
             if rank == 0:
@@ -227,8 +236,9 @@ class Crew:
     def _look_for_hangs(self, display: Display) -> None:
         timeout = self._plan.spec.timeout
         late = [w for w in self._watched if w.late_seconds(timeout) is not None]
-        if not late:
-            return
+        if not late or (all(w.waiting for w in late) and len(late) < sum(w.report is None for w in self._watched)):
+            return  # who waits for others that still work does not hang
+        late = [w for w in late if not w.waiting] or late
         for watched in self._watched:
             if watched.report is None:
                 with contextlib.suppress(OSError):
@@ -253,14 +263,20 @@ class Crew:
         )
 
     def _begin_to_stop(self, display: Display) -> None:
+        if time.monotonic() - self._asked_to_stop < _SAME_WISH_SECONDS:
+            return  # a signal to the process and to its group is one wish
+        self._asked_to_stop = time.monotonic()
         if self._stop_before is not None or any(w.step is None for w in self._watched):
             raise Interrupted("Stopped by the user at once; nothing was recorded.")
         display.note("Stopping after this step; the record will be written. Ctrl-C again to stop at once.")
         slowest = max(w.step_seconds for w in self._watched)
         self._stop_before = time.monotonic() + max(_STOP_SECONDS, _STOP_STEPS * slowest)
+        self._order("stop")
+
+    def _order(self, order: str) -> None:
         for connection in self._connections:
             with contextlib.suppress(OSError):
-                connection.send_bytes(json.dumps({"order": "stop"}).encode())
+                connection.send_bytes(json.dumps({"order": order}).encode())
 
 
 @contextlib.contextmanager

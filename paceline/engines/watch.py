@@ -35,6 +35,12 @@ class Watched:
     rank: int
     report: dict[str, Any] | None = None
     where: dict[str, Any] | None = None
+    enough: bool = False
+    """Whether its rate is known as well as was asked for."""
+
+    waiting: bool = False
+    """Whether it has done its part, and waits for the others to do theirs."""
+
     step: int | None = None
     heard: float = field(default_factory=time.monotonic)
     """When it last made progress."""
@@ -46,7 +52,7 @@ class Watched:
         now = time.monotonic()
         if self.step is not None and step > self.step:
             self._paces = [*self._paces[-_REMEMBERED_PACES:], (now - self.heard) / (step - self.step)]
-        self.step, self.heard = step, now
+        self.step, self.heard, self.waiting = step, now, False
 
     def allowed_seconds(self, timeout: float | None) -> float:
         """How long it may be silent before it counts as hanging."""

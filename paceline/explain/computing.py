@@ -91,7 +91,11 @@ def _cores_or_caches(case: Case, seconds: float) -> Iterator[Cause]:
         return
     sharing = seconds * lost / (lost + grown)
     yield from _without_core(case, sharing, now)
-    if case.noticeable(seconds - sharing):
+    if not case.noticeable(seconds - sharing):
+        return
+    if case.setting.spec["workers"] == 1 and not case.setting.traffic.servers:
+        yield _own_work(seconds - sharing, now, scale * base.cpu)
+    else:
         yield Cause(
             name="caches and memory",
             headline="Slower compute",
@@ -101,6 +105,17 @@ def _cores_or_caches(case: Case, seconds: float) -> Iterator[Cause]:
             remedy="A smaller working set: a smaller `--batch`, or `--precision bf16`. Hyper-threads share cores: "
             "`lscpu -e` shows which.",
         )
+
+
+def _own_work(seconds: float, now: _Core, ideal_cpu: float) -> Cause:
+    return Cause(
+        name="the strategy's own work",
+        headline="Slower compute",
+        seconds=seconds,
+        sentence=f"the same work takes {ms(seconds)} more CPU time with this strategy, though the worker is alone",
+        evidence=(f"CPU time per step: {ms(now.cpu)}, {percent(now.cpu / ideal_cpu)} of the baseline's.",),
+        remedy="For one worker `--strategy independent`; with more workers it is the price of agreeing.",
+    )
 
 
 def _undivided(seconds: float) -> Cause:

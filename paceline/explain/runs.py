@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.errors import DataError, SpecError
 from paceline.measure import sidecar
+from paceline.measure.scaling import Scaling
 from paceline.measure.stats import Series
 from paceline.record import FILE_NAME, SIDECAR_NAME, Record
 
@@ -31,9 +32,12 @@ class Run:
         if not (self.folder / SIDECAR_NAME).is_file():
             return None
         try:
-            return sidecar.load(self.folder)
+            series = sidecar.load(self.folder)
         except DataError:
             return None
+        steps = [worker["steps"] for worker in self.record.per_worker]
+        fits = len(series) == len(steps) and all(len(w["end"]) >= n for w, n in zip(series, steps, strict=True))
+        return series if fits else None  # otherwise it is another run's
 
     @property
     def timed(self) -> slice:
@@ -47,17 +51,30 @@ class Found:
 
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
+    scaling: Scaling | None = None
+    """As the study says; None for runs that are of no study, or of several that differ."""
 
 
 def find(paths: Sequence[Path]) -> Found:
     """All runs that the paths name, each once, in their order."""
     runs: dict[Path, Run] = {}
     notes: list[str] = []
+    scalings = {_scaling(path) for path in paths}
     for path in paths:
         here = {file.resolve(): Run(folder, Record.load(file)) for folder, file in _records(path, notes)}
         for file, run in sorted(here.items(), key=lambda item: _in_order(item[1].record)):
             runs.setdefault(file, run)
-    return Found(tuple(runs.values()), tuple(notes))
+    return Found(tuple(runs.values()), tuple(notes), scalings.pop() if len(scalings) == 1 else None)
+
+
+def _scaling(path: Path) -> Scaling | None:
+    """What a study's description says."""
+    try:
+        described = json.loads((path / STUDY_NAME).read_text())
+        scaling = described["scaling"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return scaling if scaling in ("weak", "strong") else None
 
 
 def _in_order(record: Record) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """A run's steps as a Chrome trace, for Perfetto: a process per worker, its phases and its buckets on lanes."""
 
+import contextlib
 import heapq
 import json
 import os
@@ -51,7 +52,8 @@ def write_trace(run: Run, file: Path, steps: range | None = None) -> int:
             out.write(text)
         os.replace(partial, file)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise OutputError(f"--trace {file} cannot be written ({error.strerror}): choose another file.") from error
     return len(chosen)
 

@@ -33,6 +33,9 @@ FINDERS: tuple[Callable[[Case], Iterator[Cause]], ...] = (
 _STANDS_OUT = 0.1
 """Of a step: a cause that takes less is no verdict."""
 
+_UNEVEN = 0.02
+"""Efficiencies by mean steps and by median rates that lie farther apart are both told."""
+
 _NO_GAP = 0.02
 """Of a step: where there is no interval, a smaller gap is taken for noise."""
 
@@ -146,7 +149,7 @@ def account(found: Found, *, anyway: bool = False) -> Account:
     """Explain every setting among the runs, against its one-worker baseline where there is one."""
     runs, notes = of_one_machine(found.runs, anyway=anyway)
     by_record = {id(run.record): run for run in runs}
-    rows = scaling_rows([run.record for run in runs])
+    rows = scaling_rows([run.record for run in runs], scaling=found.scaling)
     explanations = tuple(sorted((_explain(row, by_record) for row in rows), key=lambda e: e.case.baseline is not None))
     if len(explanations) > 1 and not any(e.case.gap for e in explanations):
         notes = (*notes, _no_baseline(explanations[0].case.setting))
@@ -159,7 +162,18 @@ def _explain(row: ScalingRow, by_record: dict[int, Run]) -> Explanation:
     case = Case(Setting(setting), Setting(baseline) if baseline and not is_baseline else None)
     causes = sorted((cause for find in FINDERS for cause in find(case)), key=lambda cause: -cause.seconds)
     efficiency = row.efficiency if case.baseline else None
-    return Explanation(case, tuple(causes), efficiency, (*_notes(case.setting), *row.notes))
+    notes = (*_notes(case.setting), *_two_efficiencies(case.gap, efficiency), *row.notes)
+    return Explanation(case, tuple(causes), efficiency, notes)
+
+
+def _two_efficiencies(gap: Gap | None, efficiency: Figure | None) -> Iterator[str]:
+    """Rates are medians of windows, a step's phases are means: with an even pace they agree."""
+    if gap is None or efficiency is None or abs(gap.efficiency - efficiency.value) <= _UNEVEN:
+        return
+    yield (
+        f"By mean steps, which the gap divides, the efficiency is {percent(gap.efficiency)}; by median rates it is "
+        f"{percent(efficiency.value)}: the pace was uneven."
+    )
 
 
 def _notes(setting: Setting) -> Iterator[str]:

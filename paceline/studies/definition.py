@@ -62,6 +62,10 @@ class Study:
 
     def __post_init__(self) -> None:
         _check_type("name", self.name, str, "a word")
+        require(
+            bool(slug(self.name).strip("_.")),
+            f"name = {self.name!r} is not valid: it names the study's folder, and needs a letter or a digit.",
+        )
         _check_type("per_epoch", self.per_epoch, bool, "true or false")
         for name, count in (("repeats", self.repeats), ("samples", self.samples)):
             _check_type(name, count if count is not None else 1, int, "a whole number")
@@ -160,9 +164,16 @@ def _axes(table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
         require(bool(values), f"{name} = [] leaves the study without runs: give at least one value.")
         for item in values:
-            require(not isinstance(item, list | dict), f"{name} = {item!r} is not valid: write one value, or a list.")
+            plain = item is None or isinstance(item, str | int | float)  # TOML has dates, too
+            require(plain, f"{name} = {item} is not valid: write a number, a word, true or false, or a list of them.")
         axes[name] = tuple(parse_seconds(v) if name in _TIMES and isinstance(v, str) else v for v in values)
     return axes
+
+
+def slug(text: Any) -> str:
+    """The name in `name:key=value`, as part of a file's name; never hidden, and never a way out of a folder."""
+    name = str(text).partition(":")[0]
+    return "".join(c if c.isalnum() or c in "_." else "_" for c in name)[:40].lstrip(".")
 
 
 def parse_values(name: str, texts: list[str]) -> list[Any]:

@@ -1,6 +1,8 @@
 """From a study to its cells: every combination once, its baseline beside it, and what cannot run found beforehand."""
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -9,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.engines.plan import plan
-from paceline.errors import DeviceError, RequestError, SpecError
+from paceline.errors import DeviceError, RequestError
 from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
 from paceline.spec import RunSpec
-from paceline.studies.definition import FIT, Study
+from paceline.studies.definition import FIT, Study, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
 
@@ -82,20 +84,25 @@ class Grid:
         return [cell for cell in self.cells if cell.spec is None]
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """Its runs, turn by turn."""
-        spec = cell.spec
-        return [] if spec is None else [Run(cell, dataclasses.replace(spec, turn=t)) for t in range(self.study.repeats)]
+        """Its runs, turn by turn; none where it cannot run."""
+        return self._runs.get(cell.key, [])
+
+    @functools.cached_property  # a spec is checked whenever one is made, and runs are asked for often
+    def _runs(self) -> dict[str, list[Run]]:
+        turns = range(self.study.repeats)
+        return {
+            cell.key: [Run(cell, dataclasses.replace(cell.spec, turn=turn)) for turn in turns]
+            for cell in self.cells
+            if cell.spec is not None
+        }
 
     def in_turns(self) -> list[Run]:
         """All runs in the order they are made: every setting once, then again.
 
         Every other turn goes backward, so that a machine that slowly warms up or fills favours nobody.
         """
-        turns: list[list[Run]] = [list(turn) for turn in zip(*map(self.runs_of, self._possible()), strict=True)]
+        turns = list(zip(*self._runs.values(), strict=True))
         return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
-
-    def _possible(self) -> list[Cell]:
-        return [cell for cell in self.cells if cell.spec is not None]
 
 
 def spread(study: Study) -> Grid:
@@ -137,12 +144,13 @@ def _per_run(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of one run: the batch per worker, and its length."""
     run = dict(settings)
     workers = run.get("workers", 1)
-    if not isinstance(workers, int) or workers < 1:
+    counts = (workers, *(run[name] for name in ("batch", "steps") if run.get(name) is not None))
+    if not all(map(_is_count, counts)):
         return run  # refused where a spec is made of it
     if study.scaling == "strong":
         whole = run["batch"]
         require(
-            isinstance(whole, int) and whole % workers == 0,
+            whole % workers == 0,
             f"batch = {whole} in all cannot be divided among {workers} workers: use a multiple of {workers}.",
         )
         run["batch"] = whole // workers
@@ -154,6 +162,11 @@ def _per_run(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
     return run
 
 
+def _is_count(value: Any) -> bool:
+    """What can be divided, and divided by."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def _divided(name: str, whole: int, part: int, what: str) -> int:
     require(whole % part == 0, f"{name} = {whole} cannot be divided by {part} {what}: use a multiple of {part}.")
     return whole // part
@@ -163,14 +176,13 @@ def _planned(settings: Mapping[str, Any]) -> RunSpec:
     """As it will run on this machine."""
     if settings.get("workers_per_device") != FIT:
         return plan(RunSpec.from_dict(settings)).spec
-    refused: DeviceError | None = None
     workers = settings.get("workers", 1)
-    for shared in (k for k in range(1, workers + 1) if workers % k == 0):
-        try:
+    for shared in (k for k in range(1, workers) if workers % k == 0) if _is_count(workers) else ():
+        with contextlib.suppress(DeviceError):
             return plan(RunSpec.from_dict({**settings, "workers_per_device": shared})).spec
-        except DeviceError as error:
-            refused = error
-    raise refused or SpecError(f"--workers {workers} is not valid: it must be at least 1.")
+    # All on one device; or they are no number, which a spec refuses.
+    alone = workers if _is_count(workers) else 1
+    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone})).spec
 
 
 def _missing_baselines(study: Study, asked: list[Cell]) -> list[Cell]:
@@ -210,12 +222,6 @@ def key_of(settings: Mapping[str, Any]) -> str:
     strategy = settings.get("strategy", RunSpec.strategy)
     words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
     return "-".join(words)
-
-
-def slug(text: Any) -> str:
-    """The name in `name:key=value`, as part of a file's name."""
-    name = str(text).partition(":")[0]
-    return "".join(c if c.isalnum() or c in "_." else "_" for c in name)[:40]
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import contextlib
 import math
 import signal
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -49,18 +50,35 @@ class Watcher(Protocol):
         """Something worth a line."""
 
 
+@dataclass
+class _Mean:
+    """Of what was added, kept as a sum: a large grid asks for it as often as it has runs."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.count += 1
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
 class Pace:
-    """How long runs take: as the same run did before, or those of its workload, or all, or as long as was asked for."""
+    """How long runs take: as the same run did before, or those of its workload, or as long as was asked for, or all."""
 
     def __init__(self) -> None:
-        self._cells: dict[str, list[float]] = {}
-        self._workloads: dict[str, list[float]] = {}
+        self._cells: defaultdict[str, _Mean] = defaultdict(_Mean)
+        self._workloads: defaultdict[str, _Mean] = defaultdict(_Mean)
+        self._all = _Mean()
 
     def learn(self, run: Run, record: Record) -> None:
         """One more is known."""
         seconds = sum(record.wall_seconds.values())
-        self._cells.setdefault(run.cell.key, []).append(seconds)
-        self._workloads.setdefault(run.spec.workload, []).append(seconds)
+        for mean in (self._cells[run.cell.key], self._workloads[run.spec.workload], self._all):
+            mean.add(seconds)
 
     def seconds(self, runs: Iterable[Run]) -> float | None:
         """About how long these take; None where nobody can tell."""
@@ -68,13 +86,12 @@ class Pace:
         return sum(s for s in known if s is not None) if None not in known else None
 
     def _one(self, run: Run) -> float | None:
-        for same in (self._cells.get(run.cell.key), self._workloads.get(run.spec.workload)):
-            if same:
-                return statistics.fmean(same)
+        for same in (self._cells[run.cell.key], self._workloads[run.spec.workload]):
+            if same.value is not None:
+                return same.value
         if run.spec.seconds is not None:
             return run.spec.seconds + _START_UP_SECONDS
-        everything = [seconds for several in self._workloads.values() for seconds in several]
-        return statistics.fmean(everything) if everything else None
+        return self._all.value
 
 
 def asked_seconds(study: Study) -> float | None:
@@ -82,7 +99,7 @@ def asked_seconds(study: Study) -> float | None:
     total = 0.0
     for _, axes in study.blocks:
         seconds = axes.get("seconds")
-        if seconds is None or not all(isinstance(s, int | float) for s in seconds):
+        if seconds is None or not all(isinstance(s, int | float) and math.isfinite(s) for s in seconds):
             return None
         runs = study.repeats * math.prod(map(len, axes.values()))
         total += runs * (statistics.fmean(seconds) + _START_UP_SECONDS)

@@ -14,14 +14,14 @@ import hashlib
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import DataError, OutputError
-from paceline.record import FILE_NAME, SCHEMA_VERSION, SIDECAR_NAME, Record
+from paceline.measure import sidecar
+from paceline.record import FILE_NAME, SCHEMA_VERSION, Record
 from paceline.studies.grid import Cell, Grid, Run
 
 STUDY_SCHEMA_VERSION = 1
@@ -29,6 +29,9 @@ STUDY_FILE = "study.json"
 FAILURE_FILE = "failure.json"
 _PARTIAL = ".partial-"
 _LOCK = ".lock"
+_FOLDERS = _RUNS, _FAILED, _DAMAGED = "runs", "failed", "damaged"
+_NAMED = 3
+"""How many strange files are named."""
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._runs = folder / "runs"
+        self._runs = folder / _RUNS
 
     def folder_of(self, run: Run) -> Path:
         """Where a finished run is."""
@@ -79,11 +82,11 @@ class Store:
             content = json.loads(file.read_text())
             version = content["schema_version"]
             if version <= STUDY_SCHEMA_VERSION:
-                return {name: content[name] for name in ("fingerprint", *_COMPARED, "cells")}
-        except FileNotFoundError:
+                return _checked({name: content[name] for name in ("fingerprint", *_COMPARED, "cells")})
+        except (FileNotFoundError, NotADirectoryError):
             self._refuse_strangers()
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise OutputError(
                 f"{file} cannot be read ({type(error).__name__}: {error}): the runs beside it are kept. "
                 "Choose another --out, or remove the file if they are of this study."
@@ -97,6 +100,16 @@ class Store:
             raise OutputError(f"{self.folder} holds the record of a single run: choose another --out.")
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputError(f"--out {self.folder} is not a folder: choose another.")
+        try:
+            there = sorted(p.name for p in self.folder.iterdir()) if self.folder.exists() else []
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+        strange = [name for name in there if not name.startswith(".") and name not in _FOLDERS]
+        if strange:
+            told = ", ".join(strange[:_NAMED]) + (f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else "")
+            raise OutputError(
+                f"--out {self.folder} holds other things ({told}) and no study: choose an empty folder, or a new one."
+            )
 
     def read(self, runs: Iterable[Run]) -> Contents:
         """Records and failures of these runs; a record of a newer Paceline is refused, nothing is touched."""
@@ -110,8 +123,10 @@ class Store:
                     _refuse_newer(folder / FILE_NAME, error)
                     contents.damaged[run.key] = str(error)
             elif (file := self._failure_file(run)).exists():
-                with contextlib.suppress(OSError, ValueError):
-                    contents.failures[run.key] = json.loads(file.read_text())
+                with contextlib.suppress(OSError, ValueError, RecursionError):
+                    failure = json.loads(file.read_text())
+                    if isinstance(failure, dict) and all(isinstance(failure.get(k), str) for k in ("error", "message")):
+                        contents.failures[run.key] = failure
         return contents
 
     @contextlib.contextmanager
@@ -146,7 +161,7 @@ class Store:
 
     def set_aside(self, key: str) -> Path:
         """Move a run that cannot be read to where it is kept and not read again."""
-        place = self.folder / "damaged" / key
+        place = self.folder / _DAMAGED / key
         number = 1
         while place.exists():
             number += 1
@@ -180,7 +195,7 @@ class Store:
         return failure
 
     def _failure_file(self, run: Run) -> Path:
-        return self.folder / "failed" / run.key / FAILURE_FILE
+        return self.folder / _FAILED / run.key / FAILURE_FILE
 
 
 _COMPARED = ("name", "scaling", "equal", "samples", "repeats")
@@ -200,6 +215,16 @@ def describe(grid: Grid) -> dict[str, Any]:
         "per_epoch": study.per_epoch,
         "cells": cells,
     }
+
+
+def _checked(there: dict[str, Any]) -> dict[str, Any]:
+    """A description of the right shape: the file may have been changed by hand."""
+    cells, repeats = there["cells"], there["repeats"]
+    if not isinstance(cells, dict) or not all(isinstance(cell, dict) for cell in cells.values()):
+        raise ValueError("cells is not a table of tables")
+    if not isinstance(repeats, int):
+        raise ValueError(f"repeats is {repeats!r}, not a whole number")
+    return there
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
@@ -229,20 +254,18 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
 
 def _load(folder: Path, run: Run) -> Record:
     record = Record.load(folder)
-    series = folder / SIDECAR_NAME
-    if not zipfile.is_zipfile(series):
-        raise DataError(f"{series} is missing or cut short.")
     # What a spec leaves open (None) is resolved in the run; what an older record does not know had no other value then.
     planned = {name: value for name, value in run.spec.to_dict().items() if value is not None and name in record.spec}
     other = [name for name, value in planned.items() if record.spec[name] != value]
     if other:
         told = ", ".join(f"{name} {record.spec[name]}" for name in other)
         raise DataError(f"{folder / FILE_NAME} is the record of another run ({told}).")
+    sidecar.verify(folder, record)
     return record
 
 
 def _refuse_newer(file: Path, error: DataError) -> None:
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         if json.loads(file.read_text())["schema_version"] > SCHEMA_VERSION:
             raise error
 

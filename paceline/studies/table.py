@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from paceline.measure.scaling import ScalingRow, scaling_rows
@@ -35,7 +36,7 @@ class Row:
     records: tuple[Record, ...]
     scaling: ScalingRow | None
     state: str
-    """`done`, `2 of 3 repeats`, `failed`, `impossible` or `not run`."""
+    """`done`, `2 of 3 repeats`, `failed`, `damaged`, `impossible` or `not run`."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,22 @@ def _state(grid: Grid, cell: Cell, contents: Contents) -> str:
         return "done"
     if done:
         return f"{done} of {len(runs)} repeats"
-    return "failed" if any(run.key in contents.failures for run in runs) else "not run"
+    for state, found in (("failed", contents.failures), ("damaged", contents.damaged)):
+        if any(run.key in found for run in runs):
+            return state
+    return "not run"
 
 
 def make_table(grid: Grid, rows: Sequence[Row], contents: Contents) -> Table:
     """Everything on one page."""
     settings = list(_settings(grid, rows))
-    entries = [*settings, *_results(grid.study, rows)]
+    always = [*settings, *_results(rows)]
+    taken = {*(entry.name for entry in always), *(f"{name}_{end}" for name in _FIGURES for end in ("low", "high"))}
+    unequal = [grid.study.equal or ""] if any(map(partial(_not_equal, grid.study), rows)) else []
+    chosen = [name for name in dict.fromkeys((*grid.study.columns, *unequal)) if name not in taken]
+    entries = [*always, *_chosen(chosen, rows)]
     names = [_name(row, settings, index) for index, row in enumerate(rows)]
-    notes = [*_notes(grid, rows, names, contents), *_unknown(grid.study, rows)]
+    notes = [*_notes(grid, rows, names, contents), *_unknown(chosen, rows)]
     title = _title(grid.study, rows, {entry.name for entry in entries})
     return _table(title, entries, notes)
 
@@ -153,8 +161,8 @@ def _rates(rows: Sequence[Row]) -> list[float | None]:
     return [row.records[0].learning["lr"] if row.records else row.cell.setting("lr") for row in rows]
 
 
-def grid_table(grid: Grid, rows: Sequence[Row], expected: Sequence[float | None]) -> Table:
-    """What will be run, before it is."""
+def grid_table(grid: Grid, rows: Sequence[Row], contents: Contents, expected: Sequence[float | None]) -> Table:
+    """What will be run, before it is, and what of it is there and of no use."""
     settings = list(_settings(grid, rows))
     states = [row.state for row in rows]
     keys = [row.cell.key for row in rows]
@@ -169,10 +177,12 @@ def grid_table(grid: Grid, rows: Sequence[Row], expected: Sequence[float | None]
         ),
         Entry("key", "folder in runs/", keys, keys, numeric=False),
     ]
-    return _table(_title(grid.study, rows, {e.name for e in entries}), entries, [])
+    notes = [f"damaged: {why} It will be set aside and run again." for why in contents.damaged.values()]
+    return _table(_title(grid.study, rows, {e.name for e in entries}), entries, notes)
 
 
-def _results(study: Study, rows: Sequence[Row]) -> Iterator[Entry]:
+def _results(rows: Sequence[Row]) -> Iterator[Entry]:
+    """What every table has."""
     devices = [row.records[0].devices if row.records else None for row in rows]
     yield Entry("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
     units = [row.records[0].throughput["unit"] if row.records else None for row in rows]
@@ -188,7 +198,11 @@ def _results(study: Study, rows: Sequence[Row]) -> Iterator[Entry]:
     yield Entry("speedup", "speed-up", speedups, [figure(s, lambda x: f"{x:.2f}×") for s in speedups])
     shares = [row.scaling.efficiency if row.scaling else None for row in rows]
     yield Entry("efficiency", "efficiency", shares, [figure(share, lambda x: f"{x:.0%}") for share in shares])
-    for name in study.columns:
+
+
+def _chosen(names: Sequence[str], rows: Sequence[Row]) -> Iterator[Entry]:
+    """The columns asked for."""
+    for name in names:
         if name == IDEAL:
             ideals = [row.scaling.ideal if row.scaling else None for row in rows]
             yield Entry(name, "ideal", ideals, [NOTHING if i is None else rate(i) for i in ideals])
@@ -251,7 +265,8 @@ def _notes(grid: Grid, rows: Sequence[Row], names: Sequence[str], contents: Cont
     for row, name in zip(rows, names, strict=True):
         warnings = [warning for record in row.records for warning in record.warnings]
         figures = row.scaling.notes if row.scaling else ()
-        for text in (*_what_went_wrong(grid, row, contents), *figures, *warnings):
+        unequal = filter(None, [_not_equal(grid.study, row)])
+        for text in (*_what_went_wrong(grid, row, contents), *unequal, *figures, *warnings):
             said.setdefault(_FIGURES_IN_WORDS.sub("#", text), {}).setdefault(name, text)
     return [_said_once(texts, len(rows)) for texts in said.values()]
 
@@ -268,15 +283,35 @@ def _what_went_wrong(grid: Grid, row: Row, contents: Contents) -> Iterator[str]:
         yield f"impossible: {row.cell.problem}"
     for run in grid.runs_of(row.cell):
         if run.key in contents.failures:
-            yield f"failed: {contents.failures[run.key]['message'].splitlines()[0]}"
+            failure = contents.failures[run.key]
+            yield f"failed: {(failure['message'].strip() or failure['error']).splitlines()[0]}"
     if row.records and row.state != "done":
         yield f"{row.state} are there."
 
 
-def _unknown(study: Study, rows: Sequence[Row]) -> Iterator[str]:
+def _not_equal(study: Study, row: Row) -> str | None:
+    """What was to be equal and was not: how much data there is, and so its last batch, is known only in the run."""
+    if study.equal is None:
+        return None
+    asked = study.samples if study.equal == "samples" else row.cell.settings["steps"]
+    name = "samples_seen" if study.equal == "samples" else "updates"
+    made = next((record.learning[name] for record in row.records if record.learning[name] != asked), None)
+    if made is None:
+        return None
+    if row.cell.setting("until_percent") is not None:
+        why = "it ended by itself: leave out until_percent"
+    else:
+        why = (
+            "the last batch of an epoch is smaller where the batch of all workers does not divide the data: choose one "
+            "that does, or a synthetic feed"
+        )
+    return f"{study.equal} are not equal, {made:,} of {asked:,}; {why}."
+
+
+def _unknown(names: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     """Columns that name no figure and no metric of any record."""
     metrics = {name for row in rows for r in row.records for v in r.learning["validation"] for name in v["metrics"]}
-    for name in study.columns:
+    for name in names:
         if name not in (IDEAL, *COLUMNS, *metrics) and any(row.records for row in rows):
             known = ", ".join((IDEAL, *COLUMNS, *sorted(metrics)))
             yield f"Nothing is called {name!r} in these records. Columns: {known}."

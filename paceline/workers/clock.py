@@ -92,7 +92,8 @@ class Clock:
         long = not self._rows or self._rows[-1][1] - self._rows[-1][0] >= _LONG_STEP_SECONDS
         buckets = self.buckets.take(next_step=self._steps, watch_next=long or self._steps % _WATCH_EVERY == 0)
         gradients = self._gradients.take() if self._gradients else {}
-        if self._gradients and self._steps % (_SAMPLE_LONG if long else _SAMPLE_SHORT) == _FIRST_SAMPLE:
+        often = long or self._steps < _SAMPLE_SHORT  # a short run shall have some, too
+        if self._gradients and self._steps % (_SAMPLE_LONG if often else _SAMPLE_SHORT) == _FIRST_SAMPLE:
             self._gradients.arm()
         cpu = time.process_time()
         self.mark("other")

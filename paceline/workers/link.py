@@ -22,6 +22,7 @@ class Link:
         self._scratch = scratch
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._enough = threading.Event()
         self._last_progress = 0.0
         self.phase = "start-up"
         self.step = 0
@@ -44,6 +45,10 @@ class Link:
         """Whether the parent wants an orderly end."""
         return self._stop.is_set()
 
+    def enough_everywhere(self) -> bool:
+        """Whether every worker's rate is known as well as was asked for."""
+        return self._enough.is_set()
+
     def _listen(self) -> None:
         while True:
             try:
@@ -54,6 +59,8 @@ class Link:
                 os._exit(1)
             if order == "stop":
                 self._stop.set()
+            elif order == "enough":
+                self._enough.set()
             elif order == "where":
                 phase = self.clock.running if self.clock and self.phase == "training" else self.phase
                 self.send("where", phase=phase, step=self.step)

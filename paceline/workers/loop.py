@@ -42,6 +42,9 @@ class Course:
     progress: Callable[[Progress, float], None]
     """Told after every step."""
 
+    finished: Callable[[], None] = lambda: None
+    """Told after the last step: from now on this worker only waits for the others."""
+
 
 def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
     """Train until the limit is reached. Synchronisation points: the barriers, `exchange`, reading the loss."""
@@ -82,6 +85,7 @@ def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
             last = over
             course.group.barrier()  # fence: all go on together
             clock.begin()
+    course.finished()
     course.group.barrier()  # fence: nobody leaves before all are done
 
 

@@ -49,6 +49,7 @@ class Pause:
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
         self.meter.pause()
+        self.link.send("waiting")  # without a barrier the others may be far behind
         self.replica.settle()  # first of all: a worker that is held back by one that has come here must be let go
         words = self.group.all_gather(torch.tensor([progress.step, int(last), int(self.link.asked_to_stop())]))
         step, last, hurried = int(words[0][0]), any(bool(w[1]) for w in words), any(bool(w[2]) for w in words)

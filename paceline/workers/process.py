@@ -18,6 +18,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
     """Run as assigned and leave at once; the parent hears either the report or the cause."""
     os.setpgid(0, 0)  # this worker and its loaders are one process group, ended as one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the run in order
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server that this process was forked from ignores it
     os.environ.update(assignment.environment)
     tempfile.tempdir = str(assignment.scratch)  # removed by the parent, whatever happens here
     _redirect_output(assignment)

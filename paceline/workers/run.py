@@ -19,7 +19,6 @@ from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
-from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
@@ -102,25 +101,33 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
             seconds=spec.seconds,
             synchronous=traffic.resolve(spec.strategy).synchronous,
             asked_to_stop=link.asked_to_stop,
-            measured_enough=_enough(spec.until_percent, parts.clock) if spec.until_percent is not None else None,
+            measured_enough=_enough(parts, link) if spec.until_percent is not None else None,
         ),
         accumulate=spec.accumulate,
         precision=lambda: _precision(spec, parts.device),
         pause=pause,
         progress=report,
+        finished=lambda: link.send("waiting"),
     )
 
 
-def _enough(percent: float, clock: Clock) -> Callable[[], bool]:
-    """Whether this worker's rate is known well enough by now."""
-    stopping, told = Stopping(percent), 0
+def _enough(parts: Parts, link: Link) -> Callable[[], bool]:
+    """Whether the rate is known well enough by now: this worker's, or, where nobody waits for others, everybody's."""
+    stopping, told, said = Stopping(parts.spec.until_percent or 0.0), 0, False
+    together = traffic.resolve(parts.spec.strategy).synchronous
 
     def enough() -> bool:
-        nonlocal told
-        for seconds, units in clock.paces(told):
+        nonlocal told, said
+        for seconds, units in parts.clock.paces(told):
             stopping.step(seconds, units)
             told += 1
-        return stopping.narrow_enough()
+        narrow = stopping.narrow_enough()
+        if together:
+            return narrow
+        if narrow and not said:
+            said = True
+            link.send("enough")
+        return link.enough_everywhere()
 
     return enough
 

@@ -182,7 +182,9 @@ def test_a_failed_run_exits_1_naming_rank_cause_and_last_lines(tmp_path: Path) -
     assert not list(tmp_path.glob("runs/*"))
 
 
-def started(tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:pause=0.02") -> "subprocess.Popen[str]":
+def started(
+    tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:pause=0.02", own_group: bool = False
+) -> "subprocess.Popen[str]":
     """A run that is under way: it has told of a loss."""
     process = subprocess.Popen(
         [sys.executable, "-m", "paceline", "train", workload, *arguments, "--out", "run"],
@@ -191,6 +193,7 @@ def started(tmp_path: Path, *arguments: str, workload: str = "faulty:faulty:paus
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
+        start_new_session=own_group,
     )
     assert process.stderr is not None
     until = time.monotonic() + 60
@@ -247,3 +250,14 @@ finally:
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "Examples:" in finished.stdout
     assert finished.stdout.strip().endswith("False")
+
+
+def test_a_signal_to_the_whole_process_group_ends_a_run_in_order(tmp_path: Path) -> None:
+    arguments = ["--workers", "2", "--strategy", "independent", "--steps", "1000000", "--validate", "off"]
+    process = started(tmp_path, *arguments, workload="faulty:faulty:pause=0.01", own_group=True)
+    process.send_signal(signal.SIGTERM)  # as `timeout` does: to the process, and to its group
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=40)
+    assert process.returncode == 1
+    (record,) = tmp_path.rglob("record.json")
+    assert json.loads(record.read_text())["failures"] == ["Stopped by the user before the end."]

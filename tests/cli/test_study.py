@@ -17,9 +17,16 @@ from typing import Any
 import psutil
 import pytest
 from rich.console import Console
+from studies.quick import Notes, QuickEngine
 
 from paceline.cli.study_output import print_table
+from paceline.errors import WorkerLost
 from paceline.record import Record
+from paceline.spec import RunSpec
+from paceline.studies.definition import make_study
+from paceline.studies.grid import spread
+from paceline.studies.schedule import carry_out
+from paceline.studies.store import Store
 from paceline.studies.table import Table
 
 TESTS = Path(__file__).parent.parent
@@ -83,6 +90,50 @@ def test_a_failed_run_is_told_and_the_exit_code_is_1(tmp_path: Path) -> None:
     assert "Traceback" not in finished.stderr
 
 
+def test_the_folders_told_are_those_of_the_records_there_are(tmp_path: Path) -> None:
+    """The first turn fails, here and when it is tried again; the second one is there."""
+    workload, arguments = "faulty:faulty:kind=raise,step=2", ["--strategy", "independent", "--steps", "4"]
+
+    def fail(spec: RunSpec) -> None:
+        if spec.turn == 0:
+            raise WorkerLost("")
+
+    table = {"name": "faulty", "workload": workload, "strategy": "independent", "steps": 4, "repeats": 2}
+    grid = spread(make_study(table))
+    carry_out(grid, Store(tmp_path / "out"), QuickEngine(fail), Notes())
+    finished = study(workload, *arguments, "--repeats", "2", "--out", "out", "--json", cwd=tmp_path)
+    assert finished.returncode == 1, finished.stderr
+    (row,) = json.loads(finished.stdout)["rows"]
+    assert row["state"] == "1 of 2 repeats"
+    assert row["records"] == [f"out/runs/{grid.in_turns()[1].key}"]
+
+
+@pytest.mark.parametrize("more", [["--json"], [], ["--seed", ",".join(map(str, range(2000)))]])
+def test_output_that_cannot_be_written_is_told_and_exits_1(tmp_path: Path, more: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        finished = subprocess.run(
+            [sys.executable, "-m", "paceline", "study", "vae", "--steps", "2", "--dry-run", *more],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
+    assert finished.returncode == 1, finished.stderr
+    assert "The output cannot be written (No space left on device): make room" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert "Exception ignored" not in finished.stderr
+
+
+def test_a_dry_run_that_cannot_know_the_time_says_how_it_will_be_known(tmp_path: Path) -> None:
+    finished = study("vae", "--steps", "9", "--dry-run", cwd=tmp_path)
+    assert "expected time: not known" in finished.stdout
+    assert "its first run tells" in finished.stdout
+    assert (
+        json.loads(study("vae", "--steps", "9", "--dry-run", "--json", cwd=tmp_path).stdout)["expected_seconds"] is None
+    )
+
+
 def test_a_dry_run_shows_the_grid_and_the_time_and_writes_nothing(tmp_path: Path) -> None:
     told = ["vae", "--workers", "1,2", "--strategy", "allreduce", "--strategy", "ps", "--seconds", "10s", "--dry-run"]
     finished = study(*told, "--repeats", "2", cwd=tmp_path)
@@ -104,6 +155,15 @@ def test_a_grid_of_100_000_runs_is_answered_at_once_and_not_begun(tmp_path: Path
     assert re.search(r"100,000 runs .* take about \d+h\d\dm", finished.stdout + finished.stderr)
     assert "--yes" in finished.stdout + finished.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_grid_too_large_to_be_listed_is_told_as_json_too(tmp_path: Path) -> None:
+    seeds = ",".join(map(str, range(1500)))
+    finished = study("vae", "--seed", seeds, "--repeats", "2", "--seconds", "5s", "--dry-run", "--json", cwd=tmp_path)
+    told = json.loads(finished.stdout)
+    assert (told["study"], told["runs"], told["cells"]) == ("vae", 3000, None)
+    assert told["expected_seconds"] == pytest.approx(3000 * 7)
+    assert "only with --yes" in told["notes"][0]
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -136,6 +196,11 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "a table nowhere": (["vae", "--steps", "1", "--csv", "nowhere/out.csv"], "--csv nowhere/out.csv cannot be written"),
     "a folder nowhere": (["vae", "--steps", "1", "--out", "/proc/nowhere"], "choose another folder"),
+    "a folder in a file": (["vae", "--steps", "1", "--out", "bad.toml/below"], "choose another folder"),
+    "a folder with other things": (["vae", "--steps", "1", "--out", "."], "and no study: choose an empty folder"),
+    "a date": (["date.toml"], "batch = 1979-05-27 is not valid"),
+    "a word for a number": (["word.toml"], "--batch 'x' is not valid: it must be a whole number"),
+    "a name that leads elsewhere": (["elsewhere.toml"], "name = '..' is not valid"),
 }
 
 
@@ -144,6 +209,9 @@ def test_a_wrong_request_exits_2_with_the_remedy_and_changes_nothing(what: str, 
     (tmp_path / "bad.toml").write_text("workers = = 3")
     (tmp_path / "empty.toml").write_text("# nothing")
     (tmp_path / "hollow.toml").write_text('workload = "vae"\nworkers = []\n')
+    (tmp_path / "date.toml").write_text('workload = "vae"\nsteps = 1\nbatch = 1979-05-27\n')
+    (tmp_path / "word.toml").write_text('workload = "vae"\nequal = "samples"\nsamples = 64\nbatch = "x"\n')
+    (tmp_path / "elsewhere.toml").write_text('name = ".."\nworkload = "vae"\nsteps = 1\n')
     (tmp_path / "key.toml").write_text('workload = "vae"\nworker = 1\nsteps = 1\n')
     before = sorted(tmp_path.rglob("*"))
     arguments, remedy = WRONG[what]

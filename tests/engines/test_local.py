@@ -283,3 +283,26 @@ def test_the_originals_way_times_exactly_the_steps_it_was_told(tmp_path: Path) -
     assert record.throughput["low"] is record.throughput["high"] is None
     assert record.spec["timing"] == "fixed:warmup=4,steps=7"
     assert any("originals" in text for text in record.warnings)
+
+
+@pytest.mark.parametrize("strategy", ["independent", "ps:mode=async"])
+def test_a_quick_worker_that_waits_for_a_slow_one_at_the_end_does_not_hang(strategy: str, tmp_path: Path) -> None:
+    workload = "faulty:faulty:pause=0.001,slow_rank=1,slow=0.25"
+    record = run(tmp_path, workload, strategy=strategy, steps=16, timeout=1.0)  # with a validation at the end
+    assert not record.failures
+    assert record.learning["val_loss"] is not None
+
+
+def test_without_a_barrier_a_run_ends_by_itself_when_everybody_is_known_well_enough(tmp_path: Path) -> None:
+    workload = "faulty:faulty:pause=0.005,slow_rank=1,slow=0.01"
+    record = run(
+        tmp_path, workload, strategy="independent", steps=None, seconds=90.0, until_percent=60.0, validate="off"
+    )
+    assert record.wall_seconds["training"] < 60
+    ends = [worker["end"][-1] for worker in sidecar.load(tmp_path)]
+    assert max(ends) - min(ends) < 5  # nobody stopped long before the others
+    assert not record.failures
+
+
+def test_nothing_is_said_to_be_hidden_where_nothing_was_sent(tmp_path: Path) -> None:
+    assert run(tmp_path, workers=1, strategy="allreduce").overlap is None

@@ -179,6 +179,7 @@ def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
         "spec": spec,
         "workload": {
             "name": "vae",
+            "gradient_bytes": 13_640_232,
             "unit": "images",
             "parameters": 3_410_058,
             "data": {"source": "generated digits", "generated": True},
@@ -215,7 +216,16 @@ def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
         "overlap": None if hidden is None else {"busy": hidden + exposed, "hidden": hidden, "exposed": exposed},
         "buckets": buckets_of(series, timed),
         "gradients": [],
-        "learning": {"loss": [1.0], "global_batch": s.samples * s.workers},
+        "learning": {
+            "loss": [1.0],
+            "validation": [],
+            "val_loss": None,
+            "updates": s.steps,
+            "lr": 0.1,
+            "lr_rule": "none",
+            "samples_seen": s.samples * s.workers * s.steps,
+            "global_batch": s.samples * s.workers,
+        },
         "traffic": {"sent_bytes_per_worker_and_step": sum(s.buckets)},
         "strategy_report": {},
     }

@@ -258,3 +258,10 @@ def test_a_sound_run_is_called_compute_bound(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(noise=0.001))
     assert explanation.leading is None
     assert explanation.verdict.startswith("Compute-bound: forward and backward are 90 % of a step")
+
+
+def test_a_worker_alone_shares_nothing_so_its_strategy_is_named(tmp_path: Path) -> None:
+    slower = {**ALONE, "forward": 0.045, "backward": 0.090}
+    explanation = explain(tmp_path, Situation(workers=1, phases=slower), alone())
+    assert named(explanation, "caches and memory") is None
+    assert named(explanation, "the strategy's own work") is not None

@@ -183,3 +183,30 @@ def test_a_study_is_its_records_and_its_failures_are_told(tmp_path: Path) -> Non
     found = find([tmp_path, tmp_path / "runs" / "one"])
     assert sorted(run.folder.name for run in found.runs) == ["one", "two"], "each once"
     assert found.notes == ("A run of the study failed and is left out: Worker 1 was killed.",)
+
+
+def test_strong_scaling_is_taken_from_the_studys_description(tmp_path: Path) -> None:
+    halved = alone(samples=4, phases={name: 0.7 * seconds for name, seconds in ALONE.items()})
+    for number, situation in enumerate((alone(samples=8), halved, Situation(samples=4))):
+        write(tmp_path / "runs" / str(number), situation)
+    (tmp_path / "study.json").write_text('{"scaling": "strong"}')
+    together = account(find([tmp_path])).explanations[-1]
+    assert together.case.baseline is not None
+    assert together.case.baseline.spec["batch"] == 8, "one worker with the batch of both"
+    (tmp_path / "study.json").write_text('{"scaling": "weak"}')
+    together = account(find([tmp_path])).explanations[-1]
+    assert together.case.baseline is not None
+    assert together.case.baseline.spec["batch"] == 4
+
+
+def test_efficiencies_by_mean_and_by_median_that_differ_are_both_told(tmp_path: Path) -> None:
+    uneven = Situation(record={"throughput": {"value": 200.0, "low": 190.0, "high": 210.0, "unit": "images/s"}})
+    told = study(tmp_path, alone(), uneven)
+    assert any("By mean steps, which the gap divides" in note for note in told.explanations[-1].notes)
+
+
+def test_another_runs_sidecar_is_not_believed(tmp_path: Path) -> None:
+    four, two = write(tmp_path / "four", Situation(workers=4)), write(tmp_path / "two", Situation())
+    (four / "series.npz").write_bytes((two / "series.npz").read_bytes())
+    (run,) = find([four]).runs
+    assert run.series is None

@@ -61,8 +61,9 @@ def test_a_run_of_another_machine_has_no_speedup(tmp_path: Path) -> None:
 def test_a_loss_that_rises_with_fewer_updates_is_explained(tmp_path: Path) -> None:
     def learned(loss: float, updates: int) -> dict[str, Any]:
         validation = [{"epoch": 4, "samples": 100, "loss": loss, "metrics": {}}]
-        known = {"loss": [1.0], "global_batch": 8, "lr_rule": "none", "reduction": "mean"}
-        return {"learning": {**known, "validation": validation, "updates": updates}}
+        known = {"loss": [1.0], "global_batch": 8, "lr": 0.1, "lr_rule": "none", "reduction": "mean"}
+        seen = {"validation": validation, "val_loss": loss, "updates": updates, "samples_seen": 8 * updates}
+        return {"learning": {**known, **seen}}
 
     one, two = alone(record=learned(1.0, 100)), slower(record=learned(1.5, 50))
     assert ("loss", "note") in findings(tmp_path, one, two)

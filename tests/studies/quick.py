@@ -29,10 +29,18 @@ def record_of(spec: RunSpec, devices: int, rate: float = 100.0) -> Record:
     batch = spec.batch or 8
     step = batch / rate
     phases = dict.fromkeys(PHASES, step / len(PHASES))
-    worker = {"samples": STEPS * batch, "phases": phases, "step_seconds": step, "peak_memory_bytes": 10**6}
+    worker = {
+        "device": "cpu:0",
+        "steps": STEPS,
+        "seconds": STEPS * step,
+        "samples": STEPS * batch,
+        "phases": phases,
+        "step_seconds": step,
+        "peak_memory_bytes": 10**6,
+    }
     return Record(
         spec={**spec.to_dict(), "batch": batch},
-        workload={"unit": "images", "data": {"source": "nothing"}},
+        workload={"name": "vae", "unit": "images", "gradient_bytes": 1000, "data": {"source": "nothing"}},
         environment={"host": "here", "device_kind": "cpu", "processor": "any", "cores": 8, "versions": {}},
         devices=devices,
         samples_timed=STEPS * batch * spec.workers,

@@ -1,5 +1,6 @@
 """What a study asks for: keys, lists, variants and sizes, and refusals that say the remedy."""
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from paceline.devices import cpu
 from paceline.errors import SpecError
 from paceline.studies import catalogue
-from paceline.studies.definition import make_study, parse_values, read_study
+from paceline.studies.definition import make_study, parse_values, read_study, slug
 from paceline.studies.grid import spread
 
 
@@ -19,7 +20,12 @@ from paceline.studies.grid import spread
         ({"turn": 1}, "'turn' is not a known setting of a study"),
         ({"resume": "runs/x"}, "'resume' is not a known setting of a study"),
         ({"workers": []}, "workers = [] leaves the study without runs"),
-        ({"workers": [[1, 2]]}, "write one value, or a list"),
+        ({"workers": [[1, 2]]}, "workers = [1, 2] is not valid: write a number, a word, true or false, or a list"),
+        ({"batch": datetime.date(1979, 5, 27)}, "batch = 1979-05-27 is not valid: write a number, a word"),
+        ({"variant": [{"lr": [0.1, datetime.time(7, 32)]}]}, "lr = 07:32:00 is not valid"),
+        ({"name": ""}, "name = '' is not valid: it names the study's folder"),
+        ({"name": ".."}, "name = '..' is not valid: it names the study's folder, and needs a letter or a digit"),
+        ({"name": "/:x"}, "name = '/:x' is not valid"),
         ({"repeats": 0}, "repeats = 0 is not valid: it must be at least 1"),
         ({"repeats": "two"}, "repeats = 'two' is not valid: it must be a whole number"),
         ({"name": 3}, "name = 3 is not valid: it must be a word"),
@@ -95,6 +101,15 @@ def test_values_are_read_from_the_command_line_by_the_type_of_the_setting() -> N
     assert parse_values("mps", ["off"]) == [False]
     with pytest.raises(SpecError, match="--workers two is not valid: it must be a whole number"):
         parse_values("workers", ["two"])
+
+
+@pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", ".hidden", "..a", "a/../../b", "a\\b", "a\0b", "x" * 999])
+def test_the_folder_of_a_name_lies_where_it_is_put(name: str) -> None:
+    assert make_study({"name": name, "workload": "vae", "steps": 4}).name == name
+    folder = Path("runs") / slug(name)
+    assert folder.parent == Path("runs")
+    assert folder.resolve() == Path("runs").resolve() / folder.name
+    assert 0 < len(folder.name.lstrip(".")) == len(folder.name) <= 40
 
 
 SEEDS = tuple(f"seed-00{number}" for number in range(5))

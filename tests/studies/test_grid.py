@@ -11,6 +11,8 @@ from paceline.errors import SpecError
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, spread
 
+TABLE = {"name": "tried", "workload": "vae", "steps": 4}
+
 
 def settings(grid: Grid, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(getattr(cell.spec, name) for name in names) for cell in grid.cells]
@@ -124,6 +126,26 @@ def test_what_cannot_run_is_found_beforehand_with_its_reason() -> None:
     assert "add --workers-per-device 2" in str(reasons[16, 1])
     assert "use a multiple of 4" in str(reasons[2, 4])
     assert not {run.cell.key for run in grid.in_turns()} & {cell.key for cell in grid.impossible}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"equal": "samples", "samples": 640, "steps": None, "batch": [0]}, "--batch 0 is not valid"),
+        ({"equal": "samples", "samples": 640, "steps": None, "batch": "x"}, "--batch 'x' is not valid"),
+        ({"equal": "samples", "samples": 640, "steps": None, "batch": 2.5}, "--batch 2.5 is not valid"),
+        ({"scaling": "strong", "batch": "x"}, "--batch 'x' is not valid: it must be a whole number"),
+        ({"scaling": "strong", "batch": True}, "--batch True is not valid"),
+        ({"equal": "updates", "steps": "x", "strategy": "ps:mode=async"}, "--steps 'x' is not valid"),
+        ({"equal": "updates", "steps": 0, "strategy": "ps:mode=async"}, "--steps 0 is not valid"),
+        ({"workers": "x", "workers_per_device": "fit"}, "--workers 'x' is not valid: it must be a whole number"),
+        ({"workers": 0, "workers_per_device": "fit"}, "--workers 0 is not valid: it must be at least 1"),
+        ({"workers": True, "workers_per_device": "fit"}, "--workers True is not valid"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_before_anything_is_divided(wrong: dict[str, Any], said: str) -> None:
+    (cell,) = spread(make_study({k: v for k, v in {**TABLE, **wrong}.items() if v is not None})).cells
+    assert said in str(cell.problem)
 
 
 @pytest.mark.parametrize("wrong", [{"strategy": ["allreduce", "sp"]}, {"workload": "vea"}, {"feed": 3}])

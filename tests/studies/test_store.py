@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +85,34 @@ def test_the_folder_of_a_single_run_is_refused(tmp_path: Path) -> None:
         carried_out(tmp_path, study())
 
 
-@pytest.mark.parametrize("harm", ["cut short", "empty", "no record", "no series", "of another run"])
+def zeroed(data: bytes) -> bytes:
+    """With a hole in its middle, as a disk leaves it; beginning and end are as they were."""
+    middle = len(data) // 2
+    return data[:middle] + bytes(64) + data[middle + 64 :]
+
+
+# What becomes of a file of the first run, given what it was and what the same file of the last run is.
+HARMS: dict[str, tuple[str, Callable[[bytes, bytes], bytes | None]]] = {
+    "a record cut short": ("record.json", lambda was, _: was[:-9]),
+    "an empty record": ("record.json", lambda *_: b""),
+    "no record": ("record.json", lambda *_: None),
+    "the record of another run": ("record.json", lambda _, other: other),
+    "no series": ("series.npz", lambda *_: None),
+    "hardly any series": ("series.npz", lambda *_: b"PK"),
+    "series with a hole": ("series.npz", lambda was, _: zeroed(was)),
+    "the series of another run": ("series.npz", lambda _, other: other),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_run_is_set_aside_named_and_run_again(tmp_path: Path, harm: str) -> None:
-    grid, _ = carried_out(tmp_path, study(workers=[1, 2]))
-    first, second, _ = (Store(tmp_path).folder_of(run) for run in grid.in_turns())
-    file = first / "record.json"
-    if harm == "cut short":
-        file.write_text(file.read_text()[:-9])
-    elif harm == "empty":
-        file.write_text("")
-    elif harm == "no record":
-        file.unlink()
-    elif harm == "no series":
-        (first / "series.npz").write_bytes(b"PK")
-    else:
-        file.write_bytes((second / "record.json").read_bytes())
+    grid, _ = carried_out(tmp_path, study(workers=[1, 2]), QuickEngine(series=50))
+    first, _, last = (Store(tmp_path).folder_of(run) for run in grid.in_turns())
+    name, change = HARMS[harm]
+    changed = change((first / name).read_bytes(), (last / name).read_bytes())
+    (first / name).unlink()
+    if changed is not None:
+        (first / name).write_bytes(changed)
     harmed, again = content(first), QuickEngine()
     _, notes = carried_out(tmp_path, study(workers=[1, 2]), again)
     assert len(again.ran) == 1
@@ -124,13 +138,46 @@ def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path, file: 
     assert json.loads(newer.read_text())["schema_version"] == 99
 
 
-def test_an_unreadable_study_file_is_told_and_runs_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "wrong", [None, {"cells": []}, {"cells": {"a": 5}}, {"repeats": "x"}, {"repeats": None}, {"schema_version": "1"}]
+)
+def test_an_unreadable_study_file_is_told_and_runs_are_kept(tmp_path: Path, wrong: dict[str, Any] | None) -> None:
     carried_out(tmp_path, study())
-    (tmp_path / STUDY_FILE).write_text("{")
+    described = json.loads((tmp_path / STUDY_FILE).read_text())
+    (tmp_path / STUDY_FILE).write_text(json.dumps({**described, **wrong}) if wrong is not None else "{")
     before = content(tmp_path)
     with pytest.raises(OutputError, match="the runs beside it are kept"):
-        carried_out(tmp_path, study())
+        carried_out(tmp_path, study(workers=[1, 2]))
     assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("there", ["[]", "{}", '{"error": "WorkerLost", "message": 3}', "[" * 100_000])
+def test_an_unreadable_note_of_a_failure_is_no_failure(tmp_path: Path, there: str) -> None:
+    run = spread(study()).in_turns()[0]
+    file = tmp_path / "failed" / run.key / "failure.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(there)
+    assert Store(tmp_path).read([run]).failures == {}
+
+
+def test_a_folder_with_other_things_is_refused_and_hidden_files_are_no_other_things(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").write_text("")
+    carried_out(tmp_path / "study", study())
+    (tmp_path / "study" / "notes.txt").write_text("kept beside a study")
+    carried_out(tmp_path / "study", study())
+    for name in ("thesis.tex", "holiday.jpg", "a", "b"):
+        (tmp_path / name).write_text("mine")
+    before, engine = content(tmp_path), QuickEngine()
+    with pytest.raises(OutputError, match=r"holds other things \(a, b, holiday.jpg and 2 more\).* an empty folder"):
+        carried_out(tmp_path, study(), engine)
+    assert engine.ran == []
+    assert {k: v for k, v in content(tmp_path).items() if k != ".lock"} == before
+
+
+def test_a_folder_with_hidden_files_alone_is_taken(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").write_text("")
+    carried_out(tmp_path, study())
+    assert (tmp_path / STUDY_FILE).exists()
 
 
 def test_what_a_killed_process_left_half_done_is_swept(tmp_path: Path) -> None:

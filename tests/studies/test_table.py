@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, spread
 from paceline.studies.schedule import carry_out
 from paceline.studies.store import Store
-from paceline.studies.table import Table, epoch_table, figure, make_table, rate, rows_of, to_csv
+from paceline.studies.table import Table, epoch_table, figure, grid_table, make_table, rate, rows_of, to_csv
 
 
 def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> Table:
@@ -89,6 +90,56 @@ def test_a_column_that_nobody_knows_is_told_with_those_there_are(tmp_path: Path)
     (note,) = (note for note in table.notes if "acuracy" in note)
     assert "val_loss" in note
     assert note.endswith("accuracy.")
+
+
+def test_columns_that_every_table_has_keep_their_figures_when_they_are_asked_for(tmp_path: Path) -> None:
+    always = ["devices", "throughput", "speedup", "efficiency", "workers", "strategy", "throughput_low"]
+    plain = shown(tmp_path, spread(study(workers=[1, 2], columns=["time"], repeats=2)))
+    again = shown(tmp_path, spread(study(workers=[1, 2], columns=[*always, "time", "time"], repeats=2)))
+    assert again.headings == plain.headings
+    assert to_csv(again) == to_csv(plain)
+    assert again.values == plain.values
+    assert not [note for note in again.notes if "Nothing is called" in note]
+
+
+@pytest.mark.parametrize("message", ["", "\n", "  \n \n"])
+def test_a_failure_without_words_is_told_by_its_kind(tmp_path: Path, message: str) -> None:
+    def fail(spec: RunSpec) -> None:
+        raise WorkerLost(message)
+
+    table = shown(tmp_path, spread(study(workers=1)), QuickEngine(fail))
+    assert any(note.endswith("failed: WorkerLost") for note in table.notes)
+
+
+def test_samples_or_updates_that_were_to_be_equal_and_are_not_are_told(tmp_path: Path) -> None:
+    """A quick run makes four steps of a whole batch, whatever it is asked for."""
+    table = {"name": "tried", "workload": "vae", "workers": [1, 2], "batch": 8}
+    met = shown(tmp_path / "met", spread(make_study({**table, "workers": 2, "steps": 4, "equal": "updates"})))
+    assert not [note for note in met.notes if "not equal" in note]
+    missed = shown(tmp_path / "updates", spread(make_study({**table, "steps": 6, "equal": "updates"})))
+    assert any("updates are not equal, 4 of 6" in note for note in missed.notes)
+    samples = shown(tmp_path / "samples", spread(make_study({**table, "equal": "samples", "samples": 64})))
+    (note,) = (note for note in samples.notes if "not equal" in note)
+    assert note.startswith("independent · workers 1; allreduce · workers 1: samples are not equal, 32 of 64; the last ")
+    assert "choose one that does" in note
+    assert "samples" not in met.headings
+    assert [row["samples"] for row in samples.values] == [32, 32, 64]
+
+
+def test_what_is_damaged_is_named_before_it_is_run_again(tmp_path: Path) -> None:
+    grid, store = spread(study(workers=[1, 2], repeats=2)), Store(tmp_path)
+    carry_out(grid, store, QuickEngine(), Notes())
+    harmed = grid.runs_of(grid.cells[1])[0]
+    (store.folder_of(harmed) / "series.npz").write_bytes(b"")
+    shutil.rmtree(store.folder_of(grid.runs_of(grid.cells[2])[0]))
+    (store.folder_of(grid.runs_of(grid.cells[2])[1]) / "record.json").write_text("")
+    contents = store.read(grid.in_turns())
+    rows = rows_of(grid, contents)
+    assert [row.state for row in rows] == ["done", "1 of 2 repeats", "damaged"]
+    notes = grid_table(grid, rows, contents, [None] * 3).notes
+    assert len(notes) == 2
+    assert f"damaged: {store.folder_of(harmed) / 'series.npz'} is not a readable sidecar" in notes[0]
+    assert notes[0].endswith("It will be set aside and run again.")
 
 
 def test_what_is_said_of_several_rows_is_said_once(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""What the columns of published tables hold, taken from our own records."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from paceline.measure.scaling import ScalingRow
+from paceline.record import Record
+from paceline.report.tables import Cell, interval, number, word
+from paceline.studies.columns import COLUMNS, NOTHING, Column
+from paceline.studies.columns import number as digits
+from paceline.studies.table import rate
+
+Field = Callable[[ScalingRow], Cell]
+"""One cell of a row; what was not measured has no value."""
+
+
+def nodes_of(record: Record) -> int | None:
+    """Nodes that had workers."""
+    nodes = {worker.get("node") for worker in record.per_worker}
+    return None if None in nodes else len(nodes)
+
+
+def machine_of(record: Record) -> str:
+    """The name of the host."""
+    return str(record.environment.get("host") or NOTHING)
+
+
+def throughput(row: ScalingRow) -> Cell:
+    """Units per second."""
+    return interval(row.throughput, rate)
+
+
+def speedup(row: ScalingRow, sign: str = "") -> Cell:
+    """Against one worker alone."""
+    return interval(row.speedup, "{:.2f}".format, sign)
+
+
+def seconds(written: Callable[[float], str]) -> Field:
+    """The whole run: start-up, training, validation."""
+    return _over_repeats(Column("time", COLUMNS["time"].value, written))
+
+
+def seconds_of_steps(count: int) -> Field:
+    """So many steps at the mean pace of those timed."""
+    return _over_repeats(Column("time", lambda record: count * record.step_seconds, lambda value: f"{value:.3f}"))
+
+
+def in_minutes(value: float) -> str:
+    """`450` → `7.5 min`."""
+    return f"{value / 60:.3g} min"
+
+
+def in_minutes_and_seconds(value: float) -> str:
+    """`83.24` → `1m23.2s`."""
+    minutes, rest = divmod(round(value, 1), 60)
+    return f"{minutes:.0f}m{rest:.1f}s"
+
+
+def _over_repeats(column: Column) -> Field:
+    return lambda row: number(column.over(row.records), column.text)
+
+
+def _setting(name: str) -> Field:
+    return lambda row: number(row.records[0].spec[name])
+
+
+def _epoch_loss(record: Record) -> float | None:
+    """Of training: the mean over the last epoch, as Keras prints it; of the last step where no epoch was finished."""
+    learning: Mapping[str, Any] = record.learning
+    ends = {v["step"] for v in learning["validation"] if v["epoch"] and float(v["epoch"]).is_integer()}
+    last = learning["loss"][slice(*[0, *sorted(ends)][-2:])] if ends else learning["loss"][-1:]
+    known = [loss for loss in last if loss is not None]
+    return statistics.fmean(known) if known else None
+
+
+FIELDS: Mapping[str, Field] = {
+    "nodes": lambda row: number(nodes_of(row.records[0])),
+    "workers": _setting("workers"),
+    "workers_per_device": _setting("workers_per_device"),
+    "devices": lambda row: number(row.records[0].devices),
+    "machine": lambda row: word(machine_of(row.records[0])),
+    "batch": _setting("batch"),
+    "throughput": throughput,
+    "speedup": speedup,
+    "epochs": _over_repeats(COLUMNS["epochs"]),
+    "samples": _over_repeats(COLUMNS["samples"]),
+    "val_loss": _over_repeats(COLUMNS["val_loss"]),
+    "loss": _over_repeats(Column("loss", _epoch_loss, digits)),
+    "utilisation_percent": _over_repeats(COLUMNS["utilisation"]),
+}
+"""By the names that the rows of references have."""

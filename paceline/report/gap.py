@@ -1,0 +1,112 @@
+"""Where the distance to the ideal goes: components of every step that add up to it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
+
+from paceline.explain.gap import LABELS, Gap
+from paceline.explain.words import count, ms
+from paceline.report import charts
+from paceline.report.results import Result, Results
+from paceline.report.scaling import conditions, share
+from paceline.report.section import Chart, Section
+from paceline.report.shown import fastest, shown_first
+from paceline.report.tables import Cell, Table, number, word
+
+_HOVER = [
+    *charts.hover(name="setting", component="part of the gap", milliseconds="of a step"),
+    alt.Tooltip("share:Q", title="share of the step", format=".1%"),
+    *charts.hover(of_gap="share of the gap", efficiency="efficiency (95 %)", conditions="with"),
+]
+
+
+def gap_to_ideal(results: Results) -> Section | None:
+    """Stacked bars and their figures; None where nothing was compared with one worker."""
+    compared = [row for row in results.rows if row.case is not None and row.case.baseline is not None]
+    divided = [(row, gap) for row in compared if (gap := row.gap) is not None]
+    if not compared:
+        return None
+    words = [
+        "A step that takes longer than the ideal one is compared with one worker's, phase by phase; the parts add up "
+        "to the gap. A part to the left of zero took less than ideal."
+    ]
+    if len(divided) < len(compared):
+        words.append(f"{_within_noise(compared)}: at or above ideal, or no farther below it than noise.")
+    if not divided:
+        return Section(name="gap", title="No gap to the ideal beyond noise", words=(words[-1],))
+    chart = Chart(
+        name="gap",
+        title=_title(divided),
+        subtitle=f"share of a step beyond the ideal one · {conditions([row for row, _ in divided])}",
+        definition=_chart(results, divided),
+    )
+    title = "Where the gap to the ideal goes"
+    return Section(name="gap", title=title, words=tuple(words), charts=(chart,), tables=(_table(divided),))
+
+
+def _within_noise(compared: Sequence[Result]) -> str:
+    left = [row.label for row in compared if row.gap is None]
+    return left[0] if len(left) == 1 else f"{count(len(left), 'setting')} not divided, first {left[0]}"
+
+
+def _title(divided: Sequence[tuple[Result, Gap]]) -> str:
+    best = fastest([row for row, _ in divided])
+    gap = next(gap for row, gap in divided if row is best)
+    name, seconds = max(gap.components.items(), key=lambda item: item[1])
+    return f"{best.label}: of {ms(gap.seconds)} too long, {ms(seconds)} are {LABELS[name]}"
+
+
+def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> alt.LayerChart:
+    data = charts.chosen(charts.joined(_bars(divided), _names(divided)))
+    x = alt.X("share:Q", title="share of a step", axis=charts.axis(format=".0%"), stack="zero")
+    bars = data.mark_bar(size=charts.BAR, yOffset=charts.BELOW_NAME).encode(
+        x=x,
+        y=charts.row_axis(),
+        color=charts.parts("component", list(LABELS.values())),
+        order="order:Q",
+        tooltip=_HOVER,
+    )
+    names = charts.named_rows(data.transform_filter("datum.order == 0"))
+    return charts.layered(bars, names, shown=shown_first(results), height=alt.Step(charts.BAND))
+
+
+def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
+    for of, (_, gap) in enumerate(divided):
+        shares = gap.shares_percent
+        for order, (name, seconds) in enumerate(gap.components.items()):
+            yield {
+                "of": of,
+                "order": order,
+                "component": LABELS[name],
+                "share": round(seconds / gap.step_seconds, 6),
+                "milliseconds": ms(seconds),
+                "of_gap": f"{shares[name]} %",
+            }
+
+
+def _names(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
+    for row, gap in divided:
+        name = f"{row.label}: {ms(gap.seconds)} of {ms(gap.step_seconds)} too long"
+        efficiency = share(row.scaling.efficiency).text
+        yield {"line": row.line, "name": name, "efficiency": efficiency, "conditions": row.conditions}
+
+
+def _table(divided: Sequence[tuple[Result, Gap]]) -> Table:
+    rows = tuple(
+        (
+            word(row.line),
+            number(row.workers),
+            *(_ms(seconds) for seconds in (gap.step_seconds, gap.ideal_seconds, gap.seconds)),
+            *(_ms(gap.components[name]) for name in LABELS),
+        )
+        for row, gap in divided
+    )
+    headings = ("setting", "workers", "step", "ideal step", "gap", *LABELS.values())
+    title = f"Milliseconds of a step; the parts add up to the gap · {conditions([row for row, _ in divided])}"
+    lines = tuple(row.line for row, _ in divided)
+    return Table(name="gap", title=title, headings=headings, rows=rows, lines=lines)
+
+
+def _ms(seconds: float) -> Cell:
+    return number(seconds * 1e3, "{:.2f}".format)

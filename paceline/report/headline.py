@@ -1,0 +1,142 @@
+"""The answer first: a verdict in two sentences, and the table of all settings."""
+
+from collections.abc import Iterator, Sequence
+
+from paceline.explain.runs import Found
+from paceline.explain.verdict import Explanation, account
+from paceline.explain.words import count
+from paceline.measure.scaling import difference
+from paceline.report.results import Result, Results, measured
+from paceline.report.scaling import conditions, share, times
+from paceline.report.section import Section
+from paceline.report.shown import fastest
+from paceline.report.tables import Cell, Table, interval, number, word
+from paceline.studies.columns import NOTHING, Column, column
+from paceline.studies.columns import number as digits
+from paceline.studies.table import figure, rate
+
+_NAMED = 3
+_LEARNED = ("val_loss", "loss")
+
+
+def verdict(results: Results) -> tuple[str, str]:
+    """What to choose, and what keeps it from the ideal."""
+    best = fastest(results.rows)
+    return _first(results, best), _second(best)
+
+
+def about(results: Results) -> str:
+    """Under which conditions and where, in one line."""
+    first = results.rows[0].record
+    workloads = " and ".join(results.panels[:_NAMED]) + (" and others" if len(results.panels) > _NAMED else "")
+    place = first.environment
+    where = f"{place.get('processor', 'a machine')}, {place.get('cores', 'some')} cores"
+    return f"{workloads} · {conditions(results.rows)} · {where}"
+
+
+def _first(results: Results, best: Result) -> str:
+    speed = f"{figure(best.scaling.throughput, rate)} {best.unit}"
+    if best.workers == 1 or best.scaling.speedup is None:
+        why = "" if best.workers == 1 else "; without a one-worker run beside it, how well that scales is not known"
+        return f"{best.label} does {speed}{why}."
+    reached = f"{times(best.scaling.speedup).text} one worker's rate on {count(best.record.devices, 'device')}"
+    rivals = list(_rivals(results, best))
+    if not rivals:
+        return f"{best.label} reaches {reached}: {speed}."
+    equal = [rival.label for rival in rivals if not difference(best.scaling.records, rival.scaling.records).seen]
+    if not equal:
+        return f"{best.label} is the fastest of {len(rivals) + 1} settings with as many workers and reaches {reached}."
+    others = equal[0] if len(equal) == 1 else f"{len(equal)} others with as many workers"
+    return f"{best.label} reaches {reached}; no difference from {others} is seen."
+
+
+def _rivals(results: Results, best: Result) -> Iterator[Result]:
+    """Settings that could be chosen in its place: the same model trained together by as many workers."""
+    for row in results.of_panel(best.panel):
+        alike = row.workers == best.workers and row.record.spec["strategy"] != "independent"
+        if alike and row is not best and row.source is best.source:
+            yield row
+
+
+def _second(best: Result) -> str:
+    told = explanation(best)
+    if told is None:
+        return "Its records do not hold every phase, so where the time goes is not known."
+    return told.verdict
+
+
+def explanation(row: Result) -> Explanation | None:
+    """Why a setting is as fast as it is, from every worker's steps; None where the records do not tell."""
+    if row.case is None:
+        return None
+    baseline = row.case.baseline.runs if row.case.baseline else ()
+    found = account(Found((*row.runs, *baseline), ()), anyway=True)
+    return next(e for e in found.explanations if e.case.setting.runs[0] is row.runs[0])
+
+
+def headline(results: Results) -> Section:
+    """Every setting with its figures."""
+    return Section(name="settings", title=_title(results), words=results.notes, tables=(table(results),))
+
+
+def _title(results: Results) -> str:
+    runs = sum(len(row.runs) for row in results.rows)
+    return f"{count(len(results.rows), 'setting')}, {count(runs, 'run')}"
+
+
+def table(results: Results) -> Table:
+    """A row per setting; batch, learning rate, and weak or strong are columns, or the same in all and in the title."""
+    units = dict.fromkeys(row.unit for row in results.rows)
+    told = {dimension.heading for dimension in results.dimensions}
+    varying = (shown for shown in _CONDITIONS if len({shown.value(row.record) for row in results.rows}) > 1)
+    conditions_of = [shown for shown in varying if shown.heading not in told]
+    scalings = {row.scaling.scaling for row in results.rows} - {None}
+    extra = list(_extra(results.rows))
+    headings = (
+        *(dimension.heading for dimension in results.dimensions),
+        *("workers", "devices", *(shown.heading for shown in conditions_of)),
+        *(("scaling",) if len(scalings) > 1 else ()),
+        f"{next(iter(units))} (95 %)" if len(units) == 1 else "throughput (95 %)",
+        *("speed-up (95 %)", "efficiency (95 %)", *(shown.heading for shown in extra)),
+    )
+    rows = tuple(
+        (
+            *(number(row.settings[dimension.name], digits) for dimension in results.dimensions),
+            *(number(row.workers), number(row.record.devices)),
+            *(_cell(shown, row) for shown in conditions_of),
+            *((word(row.scaling.scaling or NOTHING),) if len(scalings) > 1 else ()),
+            *(_rate(row, several=len(units) > 1), times(row.scaling.speedup), share(row.scaling.efficiency)),
+            *(_cell(shown, row) for shown in extra),
+        )
+        for row in results.rows
+    )
+    title = f"{results.title}: {conditions(results.rows)}"
+    lines = tuple(row.line for row in results.rows)
+    return Table(name="settings", title=title, headings=headings, rows=rows, lines=lines)
+
+
+_CONDITIONS = (
+    Column("workers per device", lambda record: record.spec["workers_per_device"], str),
+    Column("batch per worker", lambda record: record.spec["batch"], str),
+    Column("lr", lambda record: record.learning.get("lr"), "{:g}".format),
+    Column("lr rule", lambda record: record.learning.get("lr_rule"), str),
+)
+"""What stands beside the numbers."""
+
+
+def _rate(row: Result, *, several: bool) -> Cell:
+    cell = interval(row.scaling.throughput, rate)
+    return Cell(f"{cell.text} {row.unit}", cell.value, cell.low, cell.high) if several else cell
+
+
+def _extra(rows: Sequence[Result]) -> Iterator[Column]:
+    """The study's own columns, and the loss in any case: speed without it says half."""
+    asked = dict.fromkeys(name for row in rows for name in row.source.columns if name != "ideal")
+    learned = [name for name in _LEARNED if any(measured(column(name), row) is not None for row in rows)]
+    for name in dict.fromkeys((*learned[:1], *asked)):
+        yield column(name)
+
+
+def _cell(shown: Column, row: Result) -> Cell:
+    value = measured(shown, row)
+    return Cell(shown.written(value), value)

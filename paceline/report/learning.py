@@ -1,0 +1,222 @@
+"""What more workers do to the loss, for the same samples and for the same time."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from paceline.measure.stats import Series
+from paceline.report import charts
+from paceline.report.results import Result, Results, measured
+from paceline.report.scaling import conditions
+from paceline.report.section import Chart, Section
+from paceline.report.shown import fastest, shown_first
+from paceline.report.tables import Cell, Table, number, word
+from paceline.studies.columns import COLUMNS, NOTHING
+from paceline.studies.columns import number as digits
+
+_POINTS = 16_000
+"""Of all curves together: what a page scrolls through easily."""
+
+_MOST = 60
+_LEAST = 8
+_MOST_SERIES = 100
+"""Curves whose times are read step by step; a study of thousands of runs is not."""
+
+_WITHIN = 0.97
+"""Of all points: what the axis reaches to at least."""
+
+_SPIKE = 1.5
+"""How many times as high as all the others a point must be to be cut."""
+
+_ROOM = 0.05
+_HOVER = [
+    *charts.hover(name="setting", kind="loss of"),
+    alt.Tooltip("loss:Q", format=".5~g"),
+    alt.Tooltip("samples:Q", title="samples seen", format=",.0f"),
+    alt.Tooltip("seconds:Q", title="seconds of training", format=".4~g"),
+    *charts.hover(conditions="with"),
+]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The loss of one run: means over stretches of steps, and where each stretch ends."""
+
+    result: Result
+    samples: Series
+    seconds: Series
+    loss: Series
+    validation: tuple[tuple[float, float, float], ...]
+    """Samples, seconds and loss of each."""
+
+
+def loss(results: Results) -> Section | None:
+    """Two charts per model and the figures; None where no record has a loss."""
+    learned = [row for row in results.rows if any(x is not None for x in row.record.learning.get("loss") or ())]
+    if not learned:
+        return None
+    points = max(_LEAST, min(_MOST, _POINTS // len(learned)))
+    curves = [curve(row, points, exact=len(learned) <= _MOST_SERIES) for row in learned]
+    panels = dict.fromkeys(c.result.panel for c in curves)
+    drawn = tuple(
+        _chart(results, [c for c in curves if c.result.panel == panel], axis, number)
+        for number, panel in enumerate(panels, start=1)
+        for axis in ("samples", "seconds")
+    )
+    words = (
+        "Lines are the training loss of the first repeat, averaged over stretches of steps; marks are the validation "
+        "loss. Against samples, more workers may learn less from each; against time, they see more of them. "
+        "Spikes beyond the axis are cut.",
+        *_compared(results, curves),
+    )
+    table = _table(learned)
+    return Section(name="loss", title="What it does to the loss", words=words, charts=drawn, tables=(table,))
+
+
+def curve(row: Result, points: int, *, exact: bool) -> Curve:
+    """The first repeat's; exact times are those of its series, otherwise steps are taken to be equally long."""
+    run, record = row.runs[0], row.record
+    losses = np.array([math.nan if x is None else x for x in record.learning["loss"]], dtype=float)
+    steps = len(losses)
+    samples = np.arange(1, steps + 1) / steps * record.learning.get("samples_seen", math.nan)
+    seconds = np.arange(1, steps + 1) / steps * record.wall_seconds.get("training", math.nan)
+    if exact and run.series and len(run.series[0].get("end", ())) >= steps:
+        first = run.series[0]
+        seconds = np.cumsum((first["end"] - first["begin"])[:steps])
+    stretches = [
+        part for part in np.array_split(np.arange(steps), min(points, steps)) if np.isfinite(losses[part]).any()
+    ]
+    ends = [int(part[-1]) for part in stretches]
+    means = np.array([np.nanmean(losses[part]) for part in stretches])
+    checks = tuple(
+        (float(v["samples"]), float(seconds[min(int(v["step"]), steps) - 1]), float(v["loss"]))
+        for v in record.learning.get("validation") or ()
+        if v.get("loss") is not None and v.get("step")
+    )
+    return Curve(row, samples[ends], seconds[ends], means, checks)
+
+
+def _compared(results: Results, curves: Sequence[Curve]) -> Iterator[str]:
+    """The fastest setting beside one worker alone: after as many samples, and after as long."""
+    by_row = {id(c.result): c for c in curves}
+    best = fastest(results.rows)
+    alone = next((r for r in results.rows if best.scaling.baseline and r.record is best.scaling.baseline[0]), None)
+    if alone is None or alone is best or id(best) not in by_row or id(alone) not in by_row:
+        return
+    ours, theirs = by_row[id(best)], by_row[id(alone)]
+    told = []
+    for axis, unit in (("samples", "samples"), ("seconds", "s of training")):
+        until = min(getattr(c, axis)[-1] for c in (ours, theirs))
+        values = [digits(round(float(np.interp(until, getattr(c, axis), c.loss)), 6)) for c in (ours, theirs)]
+        told.append(f"after {until:,.4g} {unit} {values[0]} and {values[1]}")
+    yield f"Training loss of {best.label} and of {alone.label}: {'; '.join(told)}."
+
+
+def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) -> Chart:
+    data = charts.chosen(charts.joined(_points(curves), map(_setting, curves)))
+    title = "samples seen" if axis == "samples" else "seconds of training"
+    x = alt.X(f"{axis}:Q", title=title, axis=charts.axis(grid=False))
+    low, high = _ends(curves)
+    y = alt.Y("loss:Q", title="loss", scale=alt.Scale(domain=[low, high], zero=False), axis=alt.Axis(tickCount=6))
+    colour = charts.colour(results.lines)
+    workers = sorted({c.result.workers for c in curves})
+    dashes = alt.StrokeDash(
+        "workers:O", scale=alt.Scale(domain=workers, range=charts.dashes()), legend=_dash_legend(workers)
+    )
+    train = (
+        data.transform_filter("datum.kind == 'training'")
+        .mark_line(strokeWidth=1.8, clip=True)
+        .encode(x=x, y=y, color=colour, strokeDash=dashes, detail="name:N")
+    )
+    near = data.mark_point(filled=True, size=110, opacity=1, clip=True).encode(
+        x=x,
+        y=y,
+        color=colour,
+        shape=charts.shape(results.lines),
+        # Points of a line are not drawn, but can be hovered over.
+        fillOpacity=alt.condition("datum.kind == 'validation'", alt.value(1), alt.value(0)),
+        tooltip=_HOVER,
+    )
+    here = [c.result for c in curves]
+    panel = f"{here[0].panel}: " if len(results.panels) > 1 else ""
+    against = "samples seen" if axis == "samples" else "time"
+    suffix = f"-{number}" if len(results.panels) > 1 else ""
+    return Chart(
+        name=f"loss-against-{'samples' if axis == 'samples' else 'time'}{suffix}",
+        title=f"{panel}Loss against {against}",
+        subtitle=conditions(here),
+        definition=charts.layered(train, near, shown=shown_first(results)),
+    )
+
+
+def _ends(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Of the axis: a few spikes must not flatten everything else, so they are cut."""
+    values = np.concatenate([c.loss for c in curves])
+    checks = [value for c in curves for _, _, value in c.validation]
+    low, high = (
+        float(min(values.min(), *checks, math.inf)),
+        float(max(np.quantile(values, _WITHIN), *checks, -math.inf)),
+    )
+    room = _ROOM * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _dash_legend(workers: Sequence[int]) -> alt.Legend | None:
+    if len(workers) == 1:
+        return None
+    return alt.Legend(title="workers", orient="bottom", direction="horizontal", symbolType="stroke", symbolSize=400)
+
+
+def _points(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
+    """All that differs from point to point; what does not is looked up by the number of the curve."""
+    for of, c in enumerate(curves):
+        trained = ((*row, "training") for row in zip(c.samples, c.seconds, c.loss, strict=True))
+        checked = ((*row, "validation") for row in c.validation)
+        for samples, seconds, value, kind in (*trained, *checked):
+            yield {
+                "of": of,
+                "kind": kind,
+                "loss": _short(value),
+                "samples": _short(samples),
+                "seconds": _short(seconds),
+            }
+
+
+def _short(value: float) -> float | None:
+    """Six digits: enough for a picture, and half the page."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _setting(c: Curve) -> dict[str, Any]:
+    row = c.result
+    return {"line": row.line, "name": row.label, "workers": row.workers, "conditions": row.conditions}
+
+
+def _table(rows: Sequence[Result]) -> Table:
+    """Beside every loss: samples, updates, batch, rate and rule, sum or mean."""
+    headings = (
+        *("setting", "workers", "last loss", "val_loss", "samples", "updates"),
+        *("global batch", "lr", "lr rule", "gradients by"),
+    )
+    cells = tuple(
+        (
+            word(row.line),
+            number(row.workers),
+            *(_column(name, row) for name in ("loss", "val_loss", "samples", "updates", "global_batch")),
+            number(row.record.learning.get("lr"), "{:g}".format),
+            *(word(str(row.record.learning.get(name) or NOTHING)) for name in ("lr_rule", "reduction")),
+        )
+        for row in rows
+    )
+    lines = tuple(row.line for row in rows)
+    title = f"At the end of the runs, medians over the repeats · {conditions(rows)}"
+    return Table(name="loss", title=title, headings=headings, rows=cells, lines=lines)
+
+
+def _column(name: str, row: Result) -> Cell:
+    value = measured(COLUMNS[name], row)
+    return Cell(COLUMNS[name].written(value), value)

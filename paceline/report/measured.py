@@ -1,0 +1,88 @@
+"""What was measured, on what, with which versions, and every warning."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from paceline.explain.words import count
+from paceline.record import Record
+from paceline.report.headline import explanation
+from paceline.report.results import Results
+from paceline.report.section import Section
+from paceline.report.shown import fastest
+from paceline.report.tables import Table, word
+from paceline.studies.columns import NOTHING
+from paceline.units import human_bytes, human_seconds
+
+_FIGURES = re.compile(r"\d[\d.,]*")
+_NAMED = 3
+
+
+def measured(results: Results) -> Section:
+    """Where the figures are from."""
+    warnings = _warnings(results)
+    title = "What was measured" + (f", and {count(len(warnings.rows), 'warning')}" if warnings.rows else "")
+    tables = (_facts(results), *((warnings,) if warnings.rows else ()))
+    return Section(name="measured", title=title, tables=tables)
+
+
+def _facts(results: Results) -> Table:
+    records = [run.record for row in results.rows for run in row.runs]
+    rows = tuple((word(name), word(text or NOTHING)) for name, text in _told(results, records))
+    return Table(name="measured", title="The runs and the machine", headings=("what", "value"), rows=rows)
+
+
+def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    for name in ("workload", "strategy", "feed", "workers", "batch", "precision", "timing"):
+        yield name, _each(record.spec.get(name) for record in records)
+    yield "learning rate", _each(f"{r.learning['lr']:g}" for r in records if r.learning.get("lr") is not None)
+    yield "rule of the learning rate", _each(r.learning.get("lr_rule") for r in records)
+    yield "parameters", _each(f"{n:,}" for r in records if (n := r.workload.get("parameters")) is not None)
+    yield "gradients", _each(human_bytes(n) for r in records if (n := r.workload.get("gradient_bytes")) is not None)
+    yield "data", _each((r.workload.get("data") or {}).get("source") for r in records)
+    yield "repeats of a setting", _range([len(row.runs) for row in results.rows])
+    yield "steps timed in a run", _range([r.steps_timed for r in records])
+    yield "steps of warm-up, not counted", _range([r.warmup_steps for r in records])
+    timed = sorted(r.seconds_timed for r in records)
+    yield "time timed in a run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
+    for name in ("host", "system", "processor", "cores", "device_kind", "backend", "threads_per_worker", "git"):
+        yield name.replace("_", " "), _each(r.environment.get(name) for r in records)
+    versions = dict.fromkeys(name for r in records for name in r.environment.get("versions") or {})
+    for name in versions:
+        yield f"version of {name}", _each((r.environment.get("versions") or {}).get(name) for r in records)
+
+
+def _each(values: Iterable[object]) -> str:
+    """Every value once."""
+    return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _warnings(results: Results) -> Table:
+    """What is said of several settings in like words is said once."""
+    said: dict[str, dict[str, str]] = {}
+    for note in results.notes:
+        said.setdefault(note, {})["the study"] = note
+    best = fastest(results.rows)
+    explained = explanation(best)
+    for note in explained.notes if explained else ():
+        said.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
+    for row in results.rows:
+        recorded = (text for run in row.runs for text in (*run.record.failures, *run.record.warnings))
+        for text in (*row.scaling.notes, *recorded):
+            said.setdefault(_FIGURES.sub("#", text), {}).setdefault(row.label, text)
+    rows = tuple((word(_where(texts)), word(_what(texts))) for texts in said.values())
+    return Table(name="warnings", title="Warnings and notes", headings=("where", "what"), rows=rows)
+
+
+def _where(texts: dict[str, str]) -> str:
+    labels = list(texts)
+    return "; ".join(labels) if len(labels) <= _NAMED else f"{len(labels)} settings, first {labels[0]}"
+
+
+def _what(texts: dict[str, str]) -> str:
+    first, *others = dict.fromkeys(texts.values())
+    return f"{first} (figures of the first)" if others else first

@@ -1,0 +1,238 @@
+"""From studies' folders to what the report shows: settings with their figures, why, and the curve each belongs to."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from paceline.explain.case import Case
+from paceline.explain.gap import Gap
+from paceline.explain.runs import STUDY_NAME, Run, find, of_one_machine
+from paceline.explain.setting import PHASES, Setting
+from paceline.explain.verdict import Explanation
+from paceline.explain.words import count
+from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.record import SIDECAR_NAME, Record
+from paceline.report.lines import Dimension, Place, dimensions_of
+from paceline.studies.columns import Column, Value
+
+_OF_A_WORKER = (
+    *("rank", "device", "phases", "late_seconds", "last_share", "cpu_seconds_per_step", "queued_seconds_per_step"),
+    *("utilisation_percent", "loader_utilisation_percent"),
+)
+"""What an explanation takes from a worker's row."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A study's folder, or single runs given together, and what study.json says of it."""
+
+    name: str
+    folders: tuple[Path, ...]
+    columns: tuple[str, ...] = ()
+    scaling: str | None = None
+    planned: int | None = None
+    """Runs the study asks for; None for single runs."""
+
+    impossible: tuple[str, ...] = ()
+    """Why some of its combinations cannot run."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One setting: its repeats, its figures, and why they are what they are."""
+
+    source: Source
+    runs: tuple[Run, ...]
+    scaling: ScalingRow
+    case: Case | None
+    """What its step consists of; None where the records do not hold every phase of every worker."""
+
+    line: str
+    """The curve it is a point of: all that varies but the number of workers."""
+
+    values: Mapping[str, str]
+    """The line, dimension by dimension, in the words of its name."""
+
+    settings: Mapping[str, Value]
+    """The same, as it was set."""
+
+    @property
+    def record(self) -> Record:
+        """The first repeat."""
+        return self.runs[0].record
+
+    @cached_property
+    def gap(self) -> Gap | None:
+        """The distance to the ideal, where there is one that is more than noise."""
+        efficiency = self.scaling.efficiency
+        return Explanation(self.case, (), efficiency, ()).gap if self.case and self.case.baseline else None
+
+    @property
+    def workers(self) -> int:
+        """Of every repeat."""
+        return int(self.record.spec["workers"])
+
+    @property
+    def label(self) -> str:
+        """`allreduce · 2 workers`."""
+        return " · ".join(part for part in (self.line, count(self.workers, "worker")) if part)
+
+    @property
+    def panel(self) -> str:
+        """What can share an axis: one model, whatever its options, counted in one unit."""
+        return str(self.record.spec["workload"]).partition(":")[0]
+
+    @property
+    def unit(self) -> str:
+        """Of its throughput."""
+        return str(self.record.throughput["unit"])
+
+    @property
+    def conditions(self) -> str:
+        """Weak or strong, batch and learning rate: what stands beside every number."""
+        spec, learning = self.record.spec, self.record.learning
+        scaling = f"{self.scaling.scaling} scaling, " if self.scaling.scaling else ""
+        rate = learning.get("lr")
+        rule = learning.get("lr_rule") or "none"
+        told = "lr not known" if rate is None else f"lr {rate:g}" + (f" (rule {rule})" if rule != "none" else "")
+        return f"{scaling}batch {spec['batch']} per worker, {spec['batch'] * self.workers} in all, {told}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything the report is about."""
+
+    sources: tuple[Source, ...]
+    rows: tuple[Result, ...]
+    dimensions: tuple[Dimension, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The studies' names."""
+        return " and ".join(source.name for source in self.sources)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """Every curve, in order of appearance."""
+        return tuple(dict.fromkeys(row.line for row in self.rows))
+
+    @cached_property
+    def panels(self) -> tuple[str, ...]:
+        """Every model, in order of appearance."""
+        return tuple(dict.fromkeys(row.panel for row in self.rows))
+
+    def of_panel(self, panel: str) -> list[Result]:
+        """The settings that share its axis."""
+        return [row for row in self.rows if row.panel == panel]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting before it is known what sets it apart from the others."""
+
+    source: Source
+    scaling: ScalingRow
+    runs: tuple[Run, ...]
+    case: Case | None
+
+
+def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
+    """All that the folders hold; records of different machines are refused unless asked for."""
+    found = [(source, find(source.folders)) for source in _sources(paths)]
+    runs, differences = of_one_machine([run for _, f in found for run in f.runs], anyway=anyway)
+    left, notes = iter(runs), list(differences)
+    settings: list[_Setting] = []
+    for source, f in found:
+        here = [next(left) for _ in f.runs]
+        notes.extend((*f.notes, *_incomplete(source, here)))
+        settings.extend(_settings(source, here))
+    divided = {s.source.name for s in settings if (s.source.scaling or s.scaling.scaling) == "strong"}
+    places = [Place(s.source.name, s.source.name in divided, s.runs[0].record) for s in settings]
+    dimensions = dimensions_of(places)
+    rows = tuple(_result(s, place, dimensions) for s, place in zip(settings, places, strict=True))
+    return Results(tuple(source for source, _ in found), rows, dimensions, tuple(notes))
+
+
+def _result(setting: _Setting, place: Place, dimensions: Sequence[Dimension]) -> Result:
+    values = {dimension.name: dimension.text(place) for dimension in dimensions}
+    settings = {dimension.name: dimension.value(place) for dimension in dimensions}
+    line = " · ".join(values.values())
+    return Result(setting.source, setting.runs, setting.scaling, setting.case, line, values, settings)
+
+
+def _sources(paths: Sequence[Path]) -> list[Source]:
+    """A source per study; single runs make one together."""
+    single = tuple(path for path in paths if not (path / STUDY_NAME).is_file())
+    names: dict[str, int] = {}
+    sources = []
+    for path in dict.fromkeys(path.resolve() for path in paths if path not in single):
+        source = _study(path)
+        times = names[source.name] = names.get(source.name, 0) + 1
+        name = source.name if times == 1 else f"{source.name} ({times})"
+        sources.append(dataclasses.replace(source, name=name))
+    if single:
+        name = single[0].resolve().name if len(single) == 1 and single[0].is_dir() else count(len(single), "run")
+        sources.append(Source(name, single))
+    return sources
+
+
+def _study(folder: Path) -> Source:
+    """What study.json says, as far as it can be read: the runs beside it stand for themselves."""
+    try:
+        content = json.loads((folder / STUDY_NAME).read_text())
+        cells = content["cells"].values()
+        problems = tuple(str(cell["impossible"]) for cell in cells if "impossible" in cell)
+        planned = content["repeats"] * (len(cells) - len(problems))
+        name, columns = str(content["name"]), tuple(content["columns"])
+        return Source(name, (folder,), columns, content["scaling"], planned, problems)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Source(folder.name, (folder,))
+
+
+def _incomplete(source: Source, runs: Sequence[Run]) -> Iterator[str]:
+    """What the study asks for, or a run should have, and is not there."""
+    if source.planned is not None and len(runs) < source.planned:
+        there = f"{len(runs)} of {count(source.planned, 'run')}"
+        yield f"{source.name}: {there} are there; the same `paceline study` goes on."
+    for problem, times in Counter(source.impossible).items():
+        yield f"{source.name}: {count(times, 'combination')} cannot run here: {problem}"
+    bare = sum(not (run.folder / SIDECAR_NAME).is_file() for run in runs)
+    if bare:
+        yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: single steps of these are not known."
+
+
+def _settings(source: Source, runs: Sequence[Run]) -> Iterator[_Setting]:
+    """Settings of one study beside their baselines, in the order of the runs."""
+    # In strong scaling a run is compared with one worker of the same batch in all, never of a worker's own.
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        in_all = run.record.spec["batch"] * run.record.spec["workers"] if source.scaling == "strong" else None
+        groups.setdefault(in_all, []).append(run)
+    for group in groups.values():
+        by_record = {id(run.record): run for run in group}
+        for row in scaling_rows([run.record for run in group]):
+            repeats, alone = (tuple(by_record[id(record)] for record in part) for part in (row.records, row.baseline))
+            whole = all(_is_whole(run.record) for run in (*repeats, *alone))
+            baseline = Setting(alone) if alone and alone != repeats else None
+            yield _Setting(source, row, repeats, Case(Setting(repeats), baseline) if whole else None)
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether all that an explanation needs is in the record: a foreign or older one may lack phases."""
+    phases = [record.phases, *(worker.get("phases", {}) for worker in record.per_worker)]
+    measured = all(isinstance(p.get(name), int | float) for p in phases for name in PHASES)
+    return measured and all(name in worker for worker in record.per_worker for name in _OF_A_WORKER)
+
+
+def measured(column: Column, result: Result) -> Value:
+    """The median over the repeats; what a record does not hold was not measured."""
+    try:
+        return column.over(result.scaling.records)
+    except (KeyError, IndexError):
+        return None

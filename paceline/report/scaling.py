@@ -1,0 +1,237 @@
+"""How throughput, speed-up and efficiency grow with the workers, beside the ideal."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
+
+from paceline.measure.stats import Figure
+from paceline.report import charts
+from paceline.report.results import Result, Results
+from paceline.report.section import Chart, Section
+from paceline.report.shown import fastest, shown_first
+from paceline.report.tables import Cell, interval
+from paceline.studies.table import figure, rate
+
+_ROOM = 1.12
+"""Of an axis beyond the largest value; wider intervals are cut at its end, and told in full when hovered over."""
+
+_BESIDE = 0.12
+"""Of the span of workers: the room on both sides."""
+
+_APART = 0.012
+"""Of the span of workers: how far two curves stand apart, less where there are more than a few."""
+
+_FEW = 4
+
+_TICKS = 6
+_HOVER = {
+    "line": "setting",
+    "workers": "workers",
+    "rate": "throughput (95 %)",
+    "speedup_text": "speed-up (95 %)",
+    "efficiency_text": "efficiency (95 %)",
+    "ideal_text": "ideal",
+    "conditions": "with",
+    "repeats": "repeats",
+}
+
+
+def times(value: Figure | None) -> Cell:
+    """`1.94× (1.90–1.98)`."""
+    return interval(value, "{:.2f}".format, "×")
+
+
+def share(value: Figure | None) -> Cell:
+    """`97 % (95–99)`."""
+    return interval(value, lambda part: f"{part * 100:.0f}", " %")
+
+
+def throughput(results: Results) -> Section:
+    """Units per second against workers, with intervals and the ideal line; a chart per model."""
+    found = tuple(_throughput(results, panel) for panel in results.panels)
+    words = (
+        "The dashed line is the ideal: the rate of one worker alone × devices. Bars are 95 % intervals over the "
+        "repeats; with one run each, the run's own.",
+    )
+    return Section(name="throughput", title="How fast: throughput against workers", words=words, charts=found)
+
+
+def speedup_and_efficiency(results: Results) -> Section | None:
+    """Both against workers; None where nothing was compared with one worker."""
+    panels = [panel for panel in results.panels if any(r.scaling.speedup for r in results.of_panel(panel))]
+    if not panels:
+        return None
+    found = tuple(chart for panel in panels for chart in (_speedup(results, panel), _efficiency(results, panel)))
+    words = (
+        "Speed-up is against one worker of independent on one device. Efficiency is the share of the ideal: "
+        "speed-up ÷ devices; a server on a device of its own counts as a device.",
+    )
+    return Section(name="speed-up", title="What more workers bring: speed-up and efficiency", words=words, charts=found)
+
+
+def _throughput(results: Results, panel: str) -> Chart:
+    here = results.of_panel(panel)
+    unit = here[0].unit
+    ends = [r.scaling.throughput.value for r in here] + [r.scaling.ideal for r in here if r.scaling.ideal]
+    y = alt.Y("value:Q", title=unit, scale=_scale(max(ends)), axis=alt.Axis(tickCount=_TICKS))
+    layers = [*_ideals(here, y, "ideal"), *_points(results, here, y, "throughput")]
+    definition = charts.layered(*layers, shown=shown_first(results))
+    return Chart(
+        name=_name("throughput", panel, results),
+        title=_best_title(here, panel, results),
+        subtitle=f"{unit} against workers · {conditions(here)}",
+        definition=definition,
+    )
+
+
+def _speedup(results: Results, panel: str) -> Chart:
+    here = [r for r in results.of_panel(panel) if r.scaling.speedup]
+    highest = max(max(r.scaling.speedup.value for r in here if r.scaling.speedup), max(r.record.devices for r in here))
+    y = alt.Y("value:Q", title="times one worker", scale=_scale(highest), axis=alt.Axis(tickCount=_TICKS))
+    layers = [*_ideals(here, y, "devices"), *_points(results, here, y, "speedup")]
+    return Chart(
+        name=_name("speed-up", panel, results),
+        title=_titled("Speed-up over one worker", panel, results),
+        subtitle=conditions(here),
+        definition=charts.layered(*layers, shown=shown_first(results)),
+    )
+
+
+def _efficiency(results: Results, panel: str) -> Chart:
+    here = [r for r in results.of_panel(panel) if r.scaling.efficiency]
+    highest = max(1.0, *(r.scaling.efficiency.value for r in here if r.scaling.efficiency))
+    y = alt.Y(
+        "value:Q", title="share of the ideal", scale=_scale(highest), axis=alt.Axis(format=".0%", tickCount=_TICKS)
+    )
+    whole = alt.Chart(charts.rows([{"value": 1.0}])).mark_rule(style="ideal").encode(y=y)
+    return Chart(
+        name=_name("efficiency", panel, results),
+        title=_titled("Efficiency: the share of the ideal that is reached", panel, results),
+        subtitle=conditions(here),
+        definition=charts.layered(whole, *_points(results, here, y, "efficiency"), shown=shown_first(results)),
+    )
+
+
+def _points(results: Results, here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
+    """A curve, its points and their intervals; curves stand a little apart, so that no interval hides another."""
+    base = charts.chosen(alt.Chart(charts.rows(map(point, here)))).transform_calculate(
+        value=f"datum.{name}",
+        low=f"datum.{name}_low",
+        high=f"datum.{name}_high",
+        at=f"datum.workers + {_APART * _span(here):.6g} * (indexof({charts.SHOWN}, datum.line)"
+        f" - (length({charts.SHOWN}) - 1) / 2) / max(1, length({charts.SHOWN}) / {_FEW})",
+    )
+    x = workers_axis(here, "at")
+    colour = charts.colour(results.lines)
+    yield base.mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=charts.dash(results.lines))
+    bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+    faint = alt.condition("datum.high > 2 * datum.value || datum.low < datum.value / 2", alt.value(0.3), alt.value(1))
+    yield bars.mark_rule(clip=True, style="interval").encode(
+        x=x, y=_titled_axis(y, "low"), y2="high:Q", color=colour, strokeOpacity=faint
+    )
+    yield base.mark_point(filled=True, size=80, opacity=1).encode(
+        x=x, y=y, color=colour, shape=charts.shape(results.lines), tooltip=charts.hover(**_HOVER)
+    )
+
+
+def _titled_axis(y: alt.Y, field: str) -> alt.Y:
+    moved = y.copy()
+    moved.shorthand = f"{field}:Q"
+    return moved
+
+
+def _ideals(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
+    """The ideal of the devices that compute; hovering over a point tells it with servers' own devices counted."""
+    lines = charts.chosen(alt.Chart(charts.rows(_ideal_points(here)))).transform_calculate(value=f"datum.{name}")
+    x = workers_axis(here, "workers")
+    once = lines.transform_filter("datum.end").transform_aggregate(ends="count()", groupby=["workers", "value"])
+    yield lines.mark_line(style="ideal").encode(x=x, y=y, detail="line:N")
+    yield once.mark_text(style="remark", dx=-6, dy=-8, text="ideal").encode(x=x, y=y)
+
+
+def _ideal_points(here: Sequence[Result]) -> Iterator[dict[str, Any]]:
+    """Along every curve: one worker's rate × devices, beginning with one worker."""
+    by_line: dict[str, dict[int, tuple[float, float]]] = {}
+    for result in here:
+        if result.scaling.ideal is None:
+            continue
+        alone = result.scaling.ideal / result.record.devices
+        computing = len({worker.get("device") for worker in result.record.per_worker})
+        along = by_line.setdefault(result.line, {1: (1, alone)})
+        along[result.workers] = (computing, computing * alone)
+    for line, along in by_line.items():
+        for workers, (devices, ideal) in along.items():
+            end = workers == max(along) and workers > 1
+            yield {"line": line, "workers": workers, "devices": devices, "ideal": ideal, "end": end}
+
+
+def point(result: Result) -> dict[str, Any]:
+    """A setting as a row of data: figures with their intervals, and the same in words."""
+    row, unit = result.scaling, result.unit
+    figures = {"throughput": row.throughput, "speedup": row.speedup, "efficiency": row.efficiency}
+    values: dict[str, Any] = {"line": result.line, "workers": result.workers}
+    for name, value in figures.items():
+        if value is not None:
+            values |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+    devices = result.record.devices
+    return {
+        **values,
+        "rate": f"{figure(row.throughput, rate)} {unit}",
+        "speedup_text": times(row.speedup).text,
+        "efficiency_text": share(row.efficiency).text,
+        "ideal_text": f"{rate(row.ideal)} {unit} on {devices} devices" if row.ideal else "no baseline",
+        "conditions": result.conditions,
+        "repeats": len(result.runs),
+    }
+
+
+def workers_axis(here: Sequence[Result], field: str) -> alt.X:
+    """Workers along the bottom, with a mark at every number that was run."""
+    numbers = sorted({result.workers for result in here})
+    pad = _BESIDE * _span(here)
+    scale = alt.Scale(domain=[min(1, numbers[0]) - pad, numbers[-1] + pad], nice=False, zero=False)
+    axis = alt.Axis(values=numbers, format="d", grid=False, labelOverlap=True)
+    return alt.X(f"{field}:Q", title="workers", scale=scale, axis=axis)
+
+
+def _span(here: Sequence[Result]) -> int:
+    return max(1, max(result.workers for result in here) - 1)
+
+
+def conditions(here: Sequence[Result]) -> str:
+    """Weak or strong, batch and learning rate, if they are the same in all; else where they stand."""
+    several = dict.fromkeys(r.scaling.scaling for r in here if r.scaling.scaling)
+    scaling = f"{' and '.join(several)} scaling" if several else "not compared with one worker"
+    parts = [scaling]
+    for name, values in (
+        ("batch {} per worker", {r.record.spec["batch"] for r in here}),
+        ("lr {}", {r.record.learning.get("lr") for r in here}),
+    ):
+        written = sorted(f"{v:g}" for v in values if v is not None)
+        if len(written) == 1:
+            parts.append(name.format(written[0]))
+        elif written:
+            parts.append(name.format(f"{written[0]} to {written[-1]}" if len(written) > 3 else " and ".join(written)))
+    return ", ".join(parts)
+
+
+def _best_title(here: Sequence[Result], panel: str, results: Results) -> str:
+    """The finding: what the fastest setting reaches."""
+    best = fastest(here)
+    told = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}"
+    if best.scaling.efficiency is not None and best.workers > 1:
+        told += f", {best.scaling.efficiency.value * 100:.0f} % of ideal"
+    return _titled(told, panel, results)
+
+
+def _titled(title: str, panel: str, results: Results) -> str:
+    return title if len(results.panels) == 1 or panel in title else f"{panel}: {title}"
+
+
+def _name(name: str, panel: str, results: Results) -> str:
+    return name if len(results.panels) == 1 else f"{name}-{results.panels.index(panel) + 1}"
+
+
+def _scale(highest: float) -> alt.Scale:
+    return alt.Scale(domain=[0, highest * _ROOM], nice=False)

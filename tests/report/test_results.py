@@ -1,0 +1,103 @@
+"""What the report is made of: settings, the curves they belong to, and what is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from report.made import baseline, changed, describe, learning, study, together, usual
+
+from paceline.errors import DataError, SpecError
+from paceline.report.results import read
+from paceline.report.shown import choices, chosen_first, fastest, shown_first
+
+
+def test_what_varies_beside_the_workers_makes_the_curves(tmp_path: Path) -> None:
+    wider = [together(2, spec={"batch": 16, "feed": "synthetic"}), together(4)]
+    results = read([study(tmp_path, [*usual(), *wider])])
+    assert [d.name for d in results.dimensions] == ["strategy", "feed", "batch"]
+    assert results.lines[:2] == ("allreduce · dataset · batch 8", "allreduce · synthetic · batch 16")
+    by_line = [row.workers for row in results.rows if row.line == results.lines[0]]
+    assert by_line == [2, 4]
+
+
+def test_workers_per_device_that_follow_from_the_workers_make_no_curves(tmp_path: Path) -> None:
+    shared = [together(n, spec={"workers_per_device": n // 2}) for n in (2, 4, 8)]
+    results = read([study(tmp_path / "follows", [baseline(), *shared])])
+    assert results.lines == ("allreduce", "independent")
+    chosen = [together(4, spec={"workers_per_device": k}) for k in (1, 2)]
+    results = read([study(tmp_path / "chosen", [baseline(), *chosen])])
+    assert {"allreduce · 1 per device", "allreduce · 2 per device"} <= set(results.lines)
+
+
+def test_strong_scaling_is_one_curve_although_every_worker_has_another_batch(tmp_path: Path) -> None:
+    divided = [together(n, samples=8 // n, spec={"batch": 8 // n}) for n in (2, 4)]
+    folder = study(tmp_path, [baseline(), *divided])
+    describe(folder, name="divided", runs=3, scaling="strong")
+    results = read([folder])
+    assert results.lines == ("allreduce", "independent")
+    assert [row.scaling.scaling for row in results.rows] == ["strong", "strong", None]
+
+
+def test_equal_settings_of_two_studies_are_two_curves(tmp_path: Path) -> None:
+    folders = [study(tmp_path / name, usual(), name="same") for name in ("monday", "tuesday")]
+    results = read(folders)
+    assert results.title == "same and same (2)"
+    assert len(results.rows) == 6
+    assert all(len(row.runs) == 2 for row in results.rows)
+    assert {row.values["study"] for row in results.rows} == {"same", "same (2)"}
+
+
+def test_single_runs_are_shown_together(tmp_path: Path) -> None:
+    folder = study(tmp_path, usual())
+    results = read(sorted((folder / "runs").iterdir()))
+    assert results.title == "6 runs"
+    assert len(results.rows) == 3
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    folder = study(tmp_path, usual(), series=False)
+    describe(folder, name="made", runs=9, cells={**{f"c{i}": {} for i in range(9)}, "no": {"impossible": "too many"}})
+    failed = folder / "failed" / "one"
+    failed.mkdir(parents=True)
+    (failed / "failure.json").write_text(json.dumps({"message": "Worker 1 was lost."}))
+    notes = " ".join(read([folder]).notes)
+    assert "Worker 1 was lost." in notes
+    assert "6 of 9 runs" in notes
+    assert "1 combination cannot run here: too many" in notes
+    assert "6 runs without series.npz" in notes
+
+
+def test_a_study_without_a_finished_run_is_refused(tmp_path: Path) -> None:
+    describe(tmp_path, name="empty", runs=2)
+    with pytest.raises(DataError, match="without a finished run"):
+        read([tmp_path])
+
+
+def test_records_of_different_machines_are_shown_together_only_on_request(tmp_path: Path) -> None:
+    folder = study(tmp_path, usual())
+    changed(folder / "runs" / "run0", environment={"host": "elsewhere"})
+    with pytest.raises(SpecError, match="--anyway"):
+        read([folder])
+    assert any("differ in host" in note for note in read([folder], anyway=True).notes)
+
+
+def test_the_setting_to_talk_about_is_one_that_trains_together(tmp_path: Path) -> None:
+    apart = together(8, strategy="independent", buckets=(), longer={})
+    results = read([study(tmp_path, [*usual(), together(4, longer={}), apart])])
+    best = fastest(results.rows)
+    assert (best.line, best.workers) == ("allreduce", 4)
+    assert max(results.rows, key=lambda row: row.scaling.throughput.value).line == "independent"
+
+
+def test_of_many_curves_those_around_the_fastest_are_shown_first(tmp_path: Path) -> None:
+    many = [
+        together(2, strategy=f"allreduce:bucket={size}MB", spec={"lr": lr}, record={"learning": learning(2, lr=lr)})
+        for size in range(1, 6)
+        for lr in (0.1, 0.2, 0.3)
+    ]
+    results = read([study(tmp_path, [baseline(), *many], series=False)])
+    shown = shown_first(results)
+    assert len(results.lines) == 16
+    assert fastest(results.rows).line in shown
+    assert 1 < len(shown) <= 10
+    assert set(chosen_first(results)["strategy"]) < set(choices(results)["strategy"])

@@ -1,0 +1,149 @@
+"""Published layouts: the same columns in the same order, from records only."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from studies.quick import record_of
+
+from paceline.errors import SpecError
+from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.record import Record
+from paceline.report import styles
+from paceline.report.tables import Table
+from paceline.spec import RunSpec
+
+STYLES = ("seed-000", "seed-001", "seed-002", "seed-003", "seed-004")
+HEADINGS = {
+    "seed-000": (
+        *("nodes", "np", "nranks_per_gpu", "GPUs", "imgs/sec"),
+        *("epochs", "total_imgs_processed", "val_loss", "GPU_util%", "time"),
+    ),
+    "seed-001": ("GPUs", "machine", "time", "loss"),
+    "seed-002": (
+        *("GPU number", "Batch size", "Total time to process 20 batches (s)"),
+        *("Processing speed (images/s)", "Speedup ratio"),
+    ),
+}
+
+
+def run(workers: int = 1, rate: float = 100.0, **settings: Any) -> Record:
+    spec = RunSpec(
+        **{"workload": "vae", "strategy": "independent", "batch": 8, "steps": 4, **settings}, workers=workers
+    )
+    return record_of(spec, workers // spec.workers_per_device, rate)
+
+
+def rows(*records: Record) -> list[ScalingRow]:
+    return scaling_rows(records)
+
+
+def texts(table: Table) -> list[tuple[str, ...]]:
+    return [tuple(cell.text for cell in row) for row in table.rows]
+
+
+PAIR = (run(1), run(2, 90.0, strategy="allreduce"))
+
+
+@pytest.mark.parametrize(("style", "headings"), HEADINGS.items())
+def test_a_style_has_the_columns_of_the_original_in_its_order(style: str, headings: tuple[str, ...]) -> None:
+    assert [table.headings for table in styles.tables(style, rows(*PAIR))] == [headings, headings]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_what_was_not_measured_is_a_dash_and_never_a_zero(style: str) -> None:
+    learning = {**PAIR[0].learning, "loss": [], "validation": [], "val_loss": None}
+    environment = {**PAIR[0].environment, "host": None, "processor": None}
+    poor = [dataclasses.replace(r, utilisation=[], learning=learning, environment=environment) for r in PAIR]
+    cells = [cell for table in styles.tables(style, rows(*poor)) for row in table.rows for cell in row]
+    assert all(cell.text == "–" for cell in cells if cell.value in (None, 0, 0.0))
+    dashes = {"seed-000": 8, "seed-001": 4, "seed-002": 0, "seed-003": 0, "seed-004": 4}
+    assert sum(cell.text == "–" for cell in cells) == dashes[style]
+
+
+def test_the_first_layout_counts_nodes_workers_devices_images_and_time() -> None:
+    worker = {**PAIR[1].per_worker[0], "node": 0}
+    record = dataclasses.replace(
+        run(4, 50.0, strategy="allreduce", workers_per_device=2),
+        per_worker=[{**worker, "rank": rank, "samples": 32} for rank in range(4)],
+        wall_seconds={"start_up": 3.5, "training": 60.0},
+    )
+    (table,) = styles.tables("seed-000", rows(record))
+    assert texts(table) == [("1", "4", "2", "2", "200", "2", "128", "4.5", "90%", "1m3.5s")]
+    assert table.title == "vae · allreduce · dataset, weak scaling, batch 8 per worker, lr 0.001, lr rule none"
+
+
+def test_the_second_layout_has_minutes_and_the_loss_of_the_last_epoch() -> None:
+    (table,) = styles.tables("seed-001", rows(dataclasses.replace(PAIR[0], wall_seconds={"training": 450.0})))
+    assert texts(table) == [("1", "here", "7.5 min", "1.5")], "steps 3 and 4 of the losses 4, 3, 2, 1"
+
+
+def test_the_third_layout_has_twenty_batches_at_the_measured_pace_and_the_speed_up_that_follows() -> None:
+    alone, together = styles.tables("seed-002", rows(*PAIR))
+    assert texts(alone)[0] == ("1", "8", "1.600", "100", "1.00")
+    assert texts(together)[0] == ("2", "8", "1.778", "180", "1.80")
+
+
+def test_headings_name_what_the_workload_counts() -> None:
+    words = dataclasses.replace(
+        PAIR[0],
+        workload={**PAIR[0].workload, "unit": "words"},
+        throughput={**PAIR[0].throughput, "unit": "words/s"},
+    )
+    assert "words/sec" in styles.tables("seed-000", rows(words))[0].headings
+    assert "total_samples_processed" in styles.tables("seed-000", rows(words))[0].headings
+    assert "Processing speed (words/s)" in styles.tables("seed-002", rows(words))[0].headings
+
+
+def test_the_fourth_layout_puts_the_places_where_images_are_made_side_by_side() -> None:
+    feeds = {"synthetic": 100.0, "synthetic:at=host": 90.0, "dataset": 80.0}
+    records = [run(n, rate, feed=feed, strategy="allreduce") for feed, rate in feeds.items() for n in (1, 2)]
+    (table,) = styles.tables("seed-003", rows(*records))
+    assert table.headings == ("#GPU", "paceline(GPU/CPU/Python)", "paceline(dataset)")
+    assert texts(table) == [("1", "100/90/–", "80"), ("2", "200/180/–", "160")]
+
+
+def test_the_fifth_layout_has_machines_versions_baselines_and_workloads_against_workers() -> None:
+    many = [run(n, 90.0, workload=name, strategy="allreduce") for name in ("vae", "resnet18") for n in (2, 4)]
+    alone = [run(1, 100.0, workload=name) for name in ("vae", "resnet18")]
+    testbed, versions, baseline, results = styles.tables("seed-004", rows(*alone, *many))
+    assert testbed.headings == ("Name", "GPU", "Bandwidth")
+    assert texts(testbed) == [("here", "any", "–")]
+    assert texts(versions) == [("Version",)]
+    assert baseline.headings == ("", "vae, dataset, batch 8 (images/s)", "resnet18, dataset, batch 8 (images/s)")
+    assert texts(baseline) == [("here", "100", "100")]
+    pairs = ("Throughput (2 workers)", "Scalability (x)", "Throughput (4 workers)", "Scalability (x)")
+    assert results.headings == ("", *pairs)
+    assert texts(results)[1][1:] == ("180", "1.80x", "360", "3.60x")
+
+
+def test_rows_that_differ_in_more_than_workers_stand_in_tables_of_their_own() -> None:
+    records = [run(1), run(1, batch=16), run(1, feed="dataset:shard=off"), run(1, precision="bf16")]
+    found = styles.tables("seed-000", rows(*records))
+    assert [len(table.rows) for table in found] == [1, 1, 1, 1]
+    assert len({table.title for table in found}) == 4
+    assert len({table.name for table in found}) == 4
+
+
+def test_strong_scaling_is_named_with_the_batch_of_all_workers() -> None:
+    records = [run(1, 100.0, batch=16), run(2, 90.0, batch=8, strategy="allreduce")]
+    titles = [table.title for table in styles.tables("seed-002", rows(*records))]
+    assert "strong scaling, batch 16 in all" in titles[1]
+
+
+def notes(tables: Sequence[Table]) -> list[str]:
+    return [note for table in tables for note in table.notes]
+
+
+def test_what_a_heading_says_otherwise_is_noted_once() -> None:
+    said = notes(styles.tables("seed-002", rows(*PAIR, run(4, 45.0, workers_per_device=2, strategy="allreduce"))))
+    assert "A GPU stands for a device: here 1 core." in said
+    assert any("4 on 2" in note for note in said)
+    assert any("without exchange" in note for note in said)
+    assert len(said) == len(set(said))
+
+
+def test_an_unknown_style_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match=r"seed-00.*Did you mean 'seed-00\d'.*seed-004"):
+        styles.named("seed-00")
