@@ -44,7 +44,7 @@ def ways(parts: Parts) -> tuple[Turn, Turn]:
     schedule = Schedule(base=parts.spec.lr or 0.0, rule="none", workers=parts.group.size, warmup_steps=0)
 
     def turn(clock: Clock, steps: int) -> None:
-        parts.clock.buckets.watching = False  # as the clock left it, until its own first step is over
+        parts.clock.buckets.take(next_step=0, watch_next=False)  # nothing is watched before a first step is over
         end = parts.progress.step + steps
         limit = Limit(parts.group, total_steps=end, seconds=None, synchronous=True, asked_to_stop=lambda: False)
         course = Course(

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 # Looking at buckets costs some microseconds each: always where steps are long, now and then where they are short.
 _LONG_STEP_SECONDS = 0.02
-_WATCH_EVERY = 8
+_WATCH_EVERY = 16
 # A hook per tensor costs more: on one of 16 long steps, of 128 short ones.
 _SAMPLE_LONG, _SAMPLE_SHORT, _FIRST_SAMPLE = 16, 128, 4
 
