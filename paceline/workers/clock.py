@@ -19,11 +19,11 @@ _COLUMNS = (
     *("samples", "units", "loss", "cpu", "queued", "held", *PHASES),
 )
 
-# Looking at buckets costs some microseconds each: always where steps are long, now and then where they are short.
+# Looking at buckets and at single gradients costs some microseconds each. Where steps are long, buckets are watched in
+# every step and gradients in one of 16; where they are short, both in one of 16 at first, so that a short run has some,
+# and in one of 128 later.
 _LONG_STEP_SECONDS = 0.02
-_WATCH_EVERY = 16
-# A hook per tensor costs more: on one of 16 long steps, of 128 short ones.
-_SAMPLE_LONG, _SAMPLE_SHORT, _FIRST_SAMPLE = 16, 128, 4
+_OFTEN, _SELDOM, _FIRST_SAMPLE = 16, 128, 4
 
 
 class GradientWatch(Protocol):
@@ -90,10 +90,10 @@ class Clock:
         """Close a step; what no phase claimed is `other`."""
         done, self._steps = self._steps, self._steps + 1
         long = not self._rows or self._rows[-1][1] - self._rows[-1][0] >= _LONG_STEP_SECONDS
-        buckets = self.buckets.take(next_step=self._steps, watch_next=long or self._steps % _WATCH_EVERY == 0)
+        sampled = self._steps % (_OFTEN if long or self._steps < _SELDOM else _SELDOM) == _FIRST_SAMPLE
+        buckets = self.buckets.take(next_step=self._steps, watch_next=long or sampled)
         gradients = self._gradients.take() if self._gradients else {}
-        often = long or self._steps < _SAMPLE_SHORT  # a short run shall have some, too
-        if self._gradients and self._steps % (_SAMPLE_LONG if often else _SAMPLE_SHORT) == _FIRST_SAMPLE:
+        if self._gradients and sampled:
             self._gradients.arm()
         cpu = time.process_time()
         self.mark("other")
