@@ -10,52 +10,21 @@ each pair of turns is one observation. It stops when the 90 % interval of the ra
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from turns import Contest, Turn, measure
+from turns import Contest, Turn, measure, product_turn
 
 from paceline.engines.plan import plan
 from paceline.feeds.order import permutation
 from paceline.spec import RunSpec
 from paceline.workers.assemble import Parts
-from paceline.workers.limit import Limit
-from paceline.workers.loop import Course, train
-from paceline.workers.schedule import Schedule
 
 WORKLOADS = (("vae", 32), ("resnet18", 8), ("bert-base", 4))
 TURN_SECONDS = 0.8
 HALF_WIDTH = 0.015
-
-
-def paceline_turns(parts: Parts) -> Turn:
-    """So many steps of the product's own loop."""
-    batches = parts.feed.batches(0)
-    lr = parts.spec.lr or 0.0
-    schedule = Schedule(base=lr, rule="none", workers=parts.group.size, warmup_steps=0)
-
-    def turn(steps: int) -> None:
-        end = parts.progress.step + steps
-        limit = Limit(parts.group, total_steps=end, seconds=None, synchronous=True, asked_to_stop=lambda: False)
-        course = Course(
-            workload=parts.workload,
-            module=parts.module,
-            replica=parts.replica,
-            group=parts.group,
-            clock=parts.clock,
-            schedule=schedule,
-            limit=limit,
-            accumulate=1,
-            precision=nullcontext,
-            pause=lambda progress, last: None,
-            progress=lambda progress, loss: None,
-        )
-        train(course, batches, parts.progress)
-
-    return turn
 
 
 def bare_turns(parts: Parts) -> Turn:
@@ -93,7 +62,8 @@ def bare_batches(parts: Parts) -> Iterator[tuple[torch.Tensor, ...]]:
 
 def ways(parts: Parts) -> tuple[Turn, Turn]:
     """The product's loop, and the bare one."""
-    return paceline_turns(parts), bare_turns(parts)
+    ours = product_turn(parts)
+    return lambda steps: ours(parts.clock, steps), bare_turns(parts)
 
 
 def main() -> None:

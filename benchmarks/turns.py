@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +20,42 @@ from paceline.engines.local import PRELOADED
 from paceline.engines.plan import Plan
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
+from paceline.workers.clock import Clock
+from paceline.workers.limit import Limit
+from paceline.workers.loop import Course, train
+from paceline.workers.schedule import Schedule
 
 LEAST_PAIRS = 30
 FEW_STEPS = 5
 
 Turn = Callable[[int], None]
 """Do so many steps."""
+
+
+def product_turn(parts: Parts) -> Callable[[Clock, int], None]:
+    """So many steps of the product's own loop, with a clock."""
+    batches = parts.feed.batches(0)
+    schedule = Schedule(base=parts.spec.lr or 0.0, rule="none", workers=parts.group.size, warmup_steps=0)
+
+    def turn(clock: Clock, steps: int) -> None:
+        end = parts.progress.step + steps
+        limit = Limit(parts.group, total_steps=end, seconds=None, synchronous=True, asked_to_stop=lambda: False)
+        course = Course(
+            workload=parts.workload,
+            module=parts.module,
+            replica=parts.replica,
+            group=parts.group,
+            clock=clock,
+            schedule=schedule,
+            limit=limit,
+            accumulate=1,
+            precision=nullcontext,
+            pause=lambda progress, last: None,
+            progress=lambda progress, loss: None,
+        )
+        train(course, batches, parts.progress)
+
+    return turn
 
 
 class Contest(NamedTuple):
