@@ -7,7 +7,8 @@ from functools import cached_property
 
 from paceline.explain.arrivals import Lateness, slow_workers, uneven_worker
 from paceline.explain.gap import Gap, gap
-from paceline.explain.setting import PHASES, Setting, Worker
+from paceline.explain.setting import Setting, Worker
+from paceline.record import PHASES
 
 NOTICEABLE = 0.01
 """Share of a step below which nothing is called a cause."""

@@ -8,14 +8,12 @@ from typing import Any
 
 from paceline.explain.runs import Run
 from paceline.explain.words import count
-from paceline.record import Record
+from paceline.record import PHASES, Record
 from paceline.traffic import catalogue
 from paceline.traffic.base import Traffic
 
 FOREIGN_PERCENT = 10
 """From here on what other processes do on a device is worth mentioning."""
-
-PHASES = ("input", "forward", "backward", "wait", "exchange", "update", "other")
 
 
 @dataclass(frozen=True, kw_only=True)

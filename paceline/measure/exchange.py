@@ -14,13 +14,13 @@ _MOMENTS = ("ready", "start", "end")
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[dict[str, Any]]:
     """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
     rows = [_watched(worker, part) for worker, part in zip(workers, timed, strict=True)]
-    index = np.concatenate([row["index"] for row in rows])
+    all_rows = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     found: list[dict[str, Any]] = []
-    for bucket in np.unique(index):
-        here = index == bucket
-        figures: dict[str, Any] = {"bucket": int(bucket), "bytes": int(_together(rows, "bytes")[here][0])}
-        since = _together(rows, "backward_begin")[here]
-        figures |= {f"{name}_seconds": float(np.median(_together(rows, name)[here] - since)) for name in _MOMENTS}
+    for bucket in np.unique(all_rows["index"]):
+        here = all_rows["index"] == bucket
+        figures: dict[str, Any] = {"bucket": int(bucket), "bytes": int(all_rows["bytes"][here][0])}
+        since = all_rows["backward_begin"][here]
+        figures |= {f"{name}_seconds": float(np.median(all_rows[name][here] - since)) for name in _MOMENTS}
         found.append(figures)
     return found
 
@@ -30,13 +30,13 @@ def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> f
 
     Over watched timed steps and workers: the length of the union of the buckets' start…end, up to the arrival.
     """
-    hidden = []
+    hidden: list[float] = []
     for worker, part in zip(workers, timed, strict=True):
         rows = _watched(worker, part)
-        for step in np.unique(rows["step"]):
-            here = rows["step"] == step
-            ends = np.minimum(rows["end"][here], worker["arrival"][int(step)])
-            hidden.append(_union(rows["start"][here], ends))
+        ends = np.minimum(rows["end"], worker["arrival"][rows["step"].astype(int)])
+        borders = np.flatnonzero(np.diff(rows["step"])) + 1  # rows come in order of steps
+        if len(ends):
+            hidden += map(_union, np.split(rows["start"], borders), np.split(ends, borders))
     return float(np.mean(hidden)) if hidden else None
 
 
@@ -61,10 +61,6 @@ def _watched(worker: WorkerSeries, part: slice) -> dict[str, Series]:
     kept = (steps >= part.start) & (steps < part.stop)
     rows = {name: worker[f"bucket_{name}"][kept] for name in ("step", "index", "bytes", *_MOMENTS)}
     return {**rows, "backward_begin": worker["backward_begin"][rows["step"].astype(int)]}
-
-
-def _together(rows: Sequence[dict[str, Series]], name: str) -> Series:
-    return np.concatenate([row[name] for row in rows])
 
 
 def _union(starts: Series, ends: Series) -> float:
