@@ -1,8 +1,10 @@
 """The rows of a record: one per worker, per device and per server."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from paceline.engines.plan import Plan
 from paceline.measure.phases import lateness_of, phases_of
@@ -19,7 +21,7 @@ def worker_rows(
     lateness = lateness_of(series, summary.timed) if together and len(series) > 1 else None
     rows = []
     for rank, (report, worker, part) in enumerate(zip(reports, series, summary.timed, strict=True)):
-        seconds = worker["end"][part] - worker["begin"][part]
+        seconds, cpu = worker["end"][part] - worker["begin"][part], worker["cpu"][part]
         rows.append(
             {
                 "rank": rank,
@@ -33,9 +35,9 @@ def worker_rows(
                 "phases": phases[rank],
                 "last_share": lateness[rank].last_share if lateness else None,
                 "late_seconds": lateness[rank].late_seconds if lateness else None,
-                "cpu_seconds_per_step": float(worker["cpu"][part].mean()),
-                "queued_seconds_per_step": _known(float(worker["queued"][part].mean())),
-                "utilisation_percent": float(100 * worker["cpu"][part].sum() / seconds.sum() / report["threads"]),
+                "cpu_seconds_per_step": _mean_known(cpu),
+                "queued_seconds_per_step": _mean_known(worker["queued"][part]),
+                "utilisation_percent": _utilisation(cpu, seconds, report["threads"]),
                 "loader_utilisation_percent": report["use"]["loader_percent"],
                 "peak_memory_bytes": report["peak_memory_bytes"],
                 "peak_device_memory_bytes": report["peak_device_memory_bytes"],
@@ -44,8 +46,15 @@ def worker_rows(
     return rows
 
 
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _mean_known(values: npt.NDArray[np.float64]) -> float | None:
+    """Short steps are not all asked; None where none was, or the system does not tell."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _utilisation(cpu: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64], threads: int) -> float | None:
+    known = np.isfinite(cpu)
+    return float(100 * cpu[known].sum() / seconds[known].sum() / threads) if known.any() else None
 
 
 def device_rows(
@@ -56,7 +65,8 @@ def device_rows(
     for device in dict.fromkeys(w["device"] for w in workers):
         here = [w["rank"] for w in workers if w["device"] == device]
         busy = [reports[rank]["use"]["busy_percent"] for rank in here]
-        by_workers = sum(workers[rank]["utilisation_percent"] for rank in here)
+        used = [workers[rank]["utilisation_percent"] for rank in here]
+        by_workers = None if None in used else sum(used)
         rows.append(
             {
                 "device": device,

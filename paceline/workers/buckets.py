@@ -15,6 +15,8 @@ _MOST_ROWS = 100_000
 _WATCHED_SWITCH_SECONDS = 2e-5
 _USUAL_SWITCH_SECONDS = sys.getswitchinterval()
 
+NOTHING_SPENT = (0.0, 0.0)
+
 
 class Noted(NamedTuple):
     """What happened to the buckets of one step."""
@@ -24,12 +26,6 @@ class Noted(NamedTuple):
 
     start: dict[int, Tick]
     end: dict[int, Tick]
-    spent: dict[str, float]
-    """Exchange that happened while updating, and time held back by a staleness bound."""
-
-
-def _nothing() -> Noted:
-    return Noted({}, {}, {}, {"exchange": 0.0, "held": 0.0})
 
 
 class BucketLog:
@@ -39,7 +35,10 @@ class BucketLog:
         self.watching = False
         self._ticks = ticks
         self._stride = 1
-        self._noted = _nothing()
+        self._noted = Noted({}, {}, {})
+        self.spent = NOTHING_SPENT
+        """Seconds of exchange that happened while updating, and held back by a staleness bound, in this step."""
+
         self._rows: list[tuple[float, ...]] = []
 
     def ready(self, bucket: int, payload_bytes: int) -> None:
@@ -59,15 +58,19 @@ class BucketLog:
 
     def spend(self, what: Literal["exchange", "held"], seconds: float) -> None:
         """So much of this step was something else than its phase says."""
-        self._noted.spent[what] += seconds
+        exchange, held = self.spent
+        self.spent = (exchange + seconds, held) if what == "exchange" else (exchange, held + seconds)
 
-    def take(self, *, next_step: int, watch_next: bool) -> Noted:
-        """What was noted in the step that is over; the next one is watched or not."""
-        noted, self._noted = self._noted, _nothing()
-        watching = watch_next and next_step % self._stride == 0
+    def watch(self, step: int, watching: bool) -> None:
+        """The step that begins is watched or not."""
+        watching = watching and step % self._stride == 0
         if watching != self.watching:
             sys.setswitchinterval(_WATCHED_SWITCH_SECONDS if watching else _USUAL_SWITCH_SECONDS)
             self.watching = watching
+
+    def take(self) -> Noted:
+        """What was noted in the step that is over."""
+        noted, self._noted = self._noted, Noted({}, {}, {})
         return noted
 
     def keep(self, step: int, noted: Noted) -> None:

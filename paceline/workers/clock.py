@@ -1,29 +1,31 @@
 """Where a worker's time goes: one mark at the end of every phase of every step."""
 
+import math
 import time
+from array import array
 from collections import deque
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from paceline.workers.buckets import BucketLog, Noted
+from paceline.workers.buckets import NOTHING_SPENT, BucketLog, Noted
+from paceline.workers.marks import PHASES, Marks, Phase
 from paceline.workers.queue import RunQueue
 from paceline.workers.ticks import HostTicks, Tick, Ticks
 
-Phase: TypeAlias = Literal["input", "forward", "backward", "exchange", "update", "other"]
-PHASES: tuple[Phase, ...] = ("input", "forward", "backward", "exchange", "update", "other")
 _FOLLOWING: dict[Phase, Phase] = dict(zip(PHASES, (*PHASES[1:], PHASES[0]), strict=True))
-_COLUMNS = (
-    *("begin", "end", "arrival", "backward_begin"),
-    *("samples", "units", "loss", "cpu", "queued", "held", *PHASES),
-)
+_FIGURES = ("samples", "units", "loss", "queued", "in_update", "held")
+_UNITS = _FIGURES.index("units")
 
-# Looking at buckets and at single gradients costs some microseconds each. Where steps are long, buckets are watched in
-# every step and gradients in one of 16; where they are short, both in one of 16 at first, so that a short run has some,
-# and in one of 128 later.
+# Looking at buckets and single gradients costs some microseconds each, asking the system for processor time as much.
+# Where steps are long, all are asked, their buckets watched, and the gradients of one in 16 sampled. Where they are
+# short, one in 4 is asked and one in 16 watched and sampled at first, so that a short run has some; later one in 32 and
+# one in 256, and the others cost nothing but their marks.
 _LONG_STEP_SECONDS = 0.02
-_OFTEN, _SELDOM, _FIRST_SAMPLE = 16, 128, 4
+_YOUNG_STEPS, _FIRST_SAMPLE = 128, 4
+_SAMPLE_OFTEN, _SAMPLE_SELDOM = 16, 256
+_ASK_OFTEN, _ASK_SELDOM = 4, 32
 
 
 class GradientWatch(Protocol):
@@ -42,15 +44,10 @@ class GradientWatch(Protocol):
         """What was kept."""
 
 
-class _Step(NamedTuple):
-    """A step that is over, its moments not yet read."""
+class _Watched(NamedTuple):
+    """What was noted in a watched step."""
 
-    number: int
-    begun: Tick
-    marks: list[tuple[Phase, Tick]]
-    figures: tuple[float, ...]
-    """Samples, units, loss, processor seconds, seconds queued for the processor."""
-
+    step: int
     buckets: Noted
     gradients: dict[int, Tick]
 
@@ -65,75 +62,120 @@ class Clock:
         self._ticks: Ticks = ticks or HostTicks()
         self.buckets = BucketLog(self._ticks)
         self._gradients = gradients
-        self._marks: list[tuple[Phase, Tick]] = []
-        self._begun: Tick = None
-        self._begun_cpu = 0.0
         self._queue = RunQueue()
-        self._begun_queued = self._arrived_queued = 0.0
+        self._marks = Marks()
+        self._noted: list[Tick] = []
+        self._now, self._note, self._note_phase = self._ticks.now, self._noted.append, self._marks.phases.append
+        self._unread: deque[tuple[list[Tick], _Watched | None]] = deque()
         self._steps = 0
-        self._unread: deque[_Step] = deque()
-        self._rows: list[tuple[float, ...]] = []
+        self._figures: list[float] = []
+        self._cpu = array("d")
+        self._attend = 0
+        """When so many steps are done there is more to do than to mark."""
+
+        self._watching = self._asking = False
+        self._asked_cpu = self._begun_queued = 0.0
+        self._queued = math.nan
 
     def begin(self) -> None:
         """Time starts to count; also after a pause for validation or a checkpoint."""
-        self._begun, self._begun_cpu = self._ticks.now(), time.process_time()
-        self._begun_queued = self._queue.seconds()
+        self._note(self._now())
+        self._note_phase("begin")
+        self._cpu.extend([math.nan] * (self._steps - len(self._cpu)))
+        self._asked_cpu = time.process_time()
+        self._ask()
 
     def mark(self, phase: Phase, then: Phase | None = None) -> None:
-        """All since the last mark was this phase; `then`: the one that begins, where it is not the next in order."""
-        self._marks.append((phase, self._ticks.now()))
+        """All since the last mark was this phase; `then`: the one that begins, where it is not the next in order.
+
+        To append to a list is the cheapest there is, once the caches are full of a model's numbers.
+        """
+        self._note(self._now())
+        self._note_phase(phase)
         self.running = then or _FOLLOWING[phase]
-        if phase == "backward":
-            self._arrived_queued = self._queue.seconds()
+        if self._asking and phase == "backward":
+            self._queued = self._queue.seconds() - self._begun_queued
 
     def end_step(self, *, samples: int, units: int, loss: float) -> None:
         """Close a step; what no phase claimed is `other`."""
-        done, self._steps = self._steps, self._steps + 1
-        long = not self._rows or self._rows[-1][1] - self._rows[-1][0] >= _LONG_STEP_SECONDS
-        sampled = self._steps % (_OFTEN if long or self._steps < _SELDOM else _SELDOM) == _FIRST_SAMPLE
-        buckets = self.buckets.take(next_step=self._steps, watch_next=long or sampled)
-        gradients = self._gradients.take() if self._gradients else {}
-        if self._gradients and sampled:
-            self._gradients.arm()
-        cpu = time.process_time()
-        self.mark("other")
-        figures = (samples, units, loss, cpu - self._begun_cpu, self._arrived_queued - self._begun_queued)
-        self._unread.append(_Step(done, self._begun, self._marks, figures, buckets, gradients))
-        self._begun, self._begun_cpu, self._marks = self._marks[-1][1], cpu, []
-        self._begun_queued = self._queue.seconds()
-        while len(self._unread) > self._ticks.behind:
-            self._read(self._unread.popleft())
+        self._steps += 1
+        self._figures.extend((samples, units, loss, self._queued, *self.buckets.spent))
+        self.buckets.spent = NOTHING_SPENT
+        if self._steps < self._attend:
+            self.mark("other")
+        else:
+            watched = self._take_watched()
+            self.mark("other")
+            self._unread.append((self._noted.copy(), watched))
+            self._noted.clear()
+            self._read(self._ticks.behind)
+            self._prepare_next()
 
-    def _read(self, step: _Step) -> None:
-        begin, *moments = self._ticks.seconds([step.begun, *(tick for _, tick in step.marks)])
-        phases = dict.fromkeys(PHASES, 0.0)
-        arrival = backward_begin = last = begin
-        for (phase, _), moment in zip(step.marks, moments, strict=True):
-            phases[phase] += moment - last
-            last = moment
-            if phase == "forward":
-                backward_begin = moment
-            elif phase == "backward":
-                arrival = moment
-        spent = step.buckets.spent
-        in_update = min(spent["exchange"], phases["update"])
-        phases["update"] -= in_update
-        phases["exchange"] += in_update
-        held = min(spent["held"], phases["exchange"])
-        self._rows.append((begin, last, arrival, backward_begin, *step.figures, held, *phases.values()))
-        self.buckets.keep(step.number, step.buckets)
+    def _take_watched(self) -> _Watched | None:
+        """What was noted in the step that is over, if it was watched; processor time, if it was asked."""
+        if self._asking:
+            self._share_processor_time()
+        if not self._watching:
+            return None
+        return _Watched(self._steps - 1, self.buckets.take(), self._gradients.take() if self._gradients else {})
+
+    def _share_processor_time(self) -> None:
+        """What was used since the system was asked last, in equal parts over the steps since then."""
+        now, steps = time.process_time(), self._steps - len(self._cpu)
+        self._cpu.extend([(now - self._asked_cpu) / steps] * steps)
+        self._asked_cpu, self._asking, self._queued = now, False, math.nan
+
+    def _prepare_next(self) -> None:
+        """Decide whether the step that begins is asked, watched and sampled, and when to decide again."""
+        step, done = self._steps, len(self._marks.ends())
+        long = not done or self._marks.seconds(done - 1) >= _LONG_STEP_SECONDS
+        young = step < _YOUNG_STEPS
+        asks, samples = (_ASK_OFTEN, _SAMPLE_OFTEN) if young else (_ASK_SELDOM, _SAMPLE_SELDOM)
+        sampled = step % (_SAMPLE_OFTEN if long else samples) == _FIRST_SAMPLE
+        self._watching = long or sampled
+        self.buckets.watch(step, self._watching)
+        if sampled and self._gradients:
+            self._gradients.arm()
+        if long or step % asks == _FIRST_SAMPLE % asks:
+            self._ask()
+        else:
+            self._attend = step + (1 if self._ticks.behind else (_FIRST_SAMPLE - step) % asks)
+
+    def _ask(self) -> None:
+        """Ask the system in this step how long this worker ran, and was ready to run and waited for a core."""
+        self._asking, self._attend = True, self._steps + 1
+        self._begun_queued = self._queue.seconds()
+
+    def _read(self, behind: int) -> None:
+        """Learn when the marks were, but for those of the last so many steps."""
+        while len(self._unread) > behind:
+            ticks, watched = self._unread.popleft()
+            self._marks.moments.extend(self._ticks.seconds(ticks))
+            if watched:
+                self._keep(watched)
+
+    def _keep(self, watched: _Watched) -> None:
+        self.buckets.keep(watched.step, watched.buckets)
         if self._gradients:
-            self._gradients.keep(step.number, step.gradients, backward_begin)
+            self._gradients.keep(watched.step, watched.gradients, self._marks.last("forward"))
 
     def paces(self, since: int) -> list[tuple[float, float]]:
-        """Seconds and units of every step that has been read, from step `since` on."""
-        begin, end, units = (_COLUMNS.index(name) for name in ("begin", "end", "units"))
-        return [(row[end] - row[begin], row[units]) for row in self._rows[since:]]
+        """Seconds and units of every step whose moments are known, from step `since` on."""
+        steps = range(since, len(self._marks.ends()))
+        return [(self._marks.seconds(step), self._figures[step * len(_FIGURES) + _UNITS]) for step in steps]
 
     def series(self) -> dict[str, npt.NDArray[np.float64]]:
         """Every step's figures, by name; then those of watched buckets and sampled gradients."""
-        while self._unread:
-            self._read(self._unread.popleft())
-        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(_COLUMNS))
-        steps = {name: table[:, column] for column, name in enumerate(_COLUMNS)}
-        return {**steps, **self.buckets.series(), **(self._gradients.series() if self._gradients else {})}
+        self._unread.append((self._noted.copy(), None))
+        self._noted.clear()
+        self._read(behind=0)
+        steps = self._marks.steps()
+        table = np.array(self._figures, dtype=np.float64).reshape(-1, len(_FIGURES))
+        figures = dict(zip(_FIGURES, table.T, strict=True))
+        figures["cpu"] = np.concatenate((np.array(self._cpu), np.full(self._steps - len(self._cpu), np.nan)))
+        in_update = np.minimum(figures.pop("in_update"), steps["update"])
+        steps["update"] = steps["update"] - in_update
+        steps["exchange"] = steps["exchange"] + in_update
+        figures["held"] = np.minimum(figures["held"], steps["exchange"])
+        watched = {**self.buckets.series(), **(self._gradients.series() if self._gradients else {})}
+        return {**steps, **figures, **watched}

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.workers.clock import PHASES, Clock
+from paceline.workers.clock import Clock
 from paceline.workers.gradient_times import GradientTimes
+from paceline.workers.marks import PHASES
 from paceline.workers.ticks import DeviceTicks
 
 
@@ -138,6 +139,40 @@ def test_processor_time_is_counted_step_by_step() -> None:
     assert idle < 0.02
 
 
+def test_of_short_steps_some_are_asked_for_processor_time_and_the_steps_between_share_it() -> None:
+    told = Told()
+    clock = Clock(told)
+    clock.begin()
+    begun = time.process_time()
+    for _ in range(8):
+        until = time.process_time() + 0.002
+        while time.process_time() < until:
+            pass
+        step(clock, told, 0.001)
+    used = time.process_time() - begun
+    series = clock.series()
+    asked = [0, 4]  # one of four at first
+    assert np.flatnonzero(np.isfinite(series["queued"])).tolist() == asked
+    assert np.isnan(series["cpu"]).tolist() == [False] * 5 + [True] * 3
+    assert len(set(series["cpu"][1:5])) == 1
+    assert 0.002 <= series["cpu"][1] < used / 5
+
+
+def test_the_pace_of_steps_is_told_while_training_without_pauses() -> None:
+    told = Told()
+    clock = Clock(told)
+    clock.begin()
+    step(clock, told, 0.25)
+    told.time += 7
+    clock.begin()
+    clock.begin()
+    step(clock, told, 0.5)
+    step(clock, told, 1.0)
+    np.testing.assert_allclose(clock.paces(since=0), [(0.25, 1), (0.5, 1), (1.0, 1)])
+    np.testing.assert_allclose(clock.paces(since=2), [(1.0, 1)])
+    assert clock.paces(since=3) == []
+
+
 def reports(clock: Clock, told: Told, buckets: int) -> None:
     for bucket in range(buckets):
         told.time += 0.001
@@ -148,7 +183,7 @@ def reports(clock: Clock, told: Told, buckets: int) -> None:
         clock.buckets.end(bucket)
 
 
-@pytest.mark.parametrize(("seconds", "watched"), [(0.1, range(1, 20)), (0.001, (1, 4))], ids=["long", "short"])
+@pytest.mark.parametrize(("seconds", "watched"), [(0.1, range(1, 20)), (0.001, (4,))], ids=["long", "short"])
 def test_buckets_are_watched_in_every_long_step_and_in_some_short_ones(seconds: float, watched: Sequence[int]) -> None:
     told = Told()
     clock = Clock(told)
