@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _MANY = 1_000
 _REASONS = 10
 _NOT_KNOWN = (
-    "not known, because runs are as long as their steps or epochs take. Start the study: its first run tells; "
-    "stopped with Ctrl-C, the same command goes on."
+    "not known, because runs are as long as their steps or epochs take, and these could not be timed. Start the study: "
+    "its first run tells; stopped with Ctrl-C, the same command goes on."
 )
 
 _EXAMPLES = """
@@ -218,6 +218,7 @@ def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
     from rich.console import Console
 
     from paceline.cli.study_output import print_table, printing
+    from paceline.engines.local import LocalEngine
     from paceline.studies.schedule import Pace
     from paceline.studies.table import grid_table, plain, rows_of
 
@@ -226,6 +227,8 @@ def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
         if run.key in contents.records:
             pace.learn(run, contents.records[run.key])
     missing = [run for run in order if run.key not in contents.records]
+    if pace.seconds(missing) is None:
+        pace.probe(missing, LocalEngine(), _say)
     seconds = pace.seconds(missing)
     rows = rows_of(grid, contents)
     each = [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]

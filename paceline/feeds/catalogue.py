@@ -81,18 +81,21 @@ FEEDS: Mapping[str, Entry] = {
 }
 
 
-def check(text: str) -> str:
-    """The feed as it will be written in records; refused when it cannot exist. Needs no torch."""
+def resolve(text: str) -> tuple[str, Any]:
+    """The name and the options of the feed that `text` names; refused when it cannot exist. Needs no torch."""
     part = grammar.parse(text, "feed")
-    grammar.choose(part.name, FEEDS, "feed")
-    return grammar.write(part.name, grammar.bind(part, FEEDS[part.name].options, "feed"))
+    return part.name, grammar.bind(part, FEEDS[grammar.choose(part.name, FEEDS, "feed")].options, "feed")
+
+
+def check(text: str) -> str:
+    """The feed as it will be written in records; refused when it cannot exist."""
+    return grammar.write(*resolve(text))
 
 
 def build(text: str, examples: "Examples", seat: "Seat") -> "Feed":
     """The feed that `text` names, of these examples for this worker."""
-    part = grammar.parse(text, "feed")
-    entry = FEEDS[grammar.choose(part.name, FEEDS, "feed")]
-    module, _, function = entry.builder.partition(":")
+    name, options = resolve(text)
+    module, _, function = FEEDS[name].builder.partition(":")
     builder = getattr(importlib.import_module(f"paceline.feeds.{module}"), function)
-    feed: Feed = builder(grammar.bind(part, entry.options, "feed"), examples, seat)
+    feed: Feed = builder(options, examples, seat)
     return feed

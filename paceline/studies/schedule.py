@@ -5,7 +5,7 @@ import math
 import signal
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
@@ -16,6 +16,7 @@ from paceline.errors import Interrupted, RunError
 from paceline.record import Record
 from paceline.studies.definition import Study
 from paceline.studies.grid import Grid, Run
+from paceline.studies.probe import Probe, probe, seconds_of
 from paceline.studies.store import Contents, Store, is_about_writing
 
 _START_UP_SECONDS = 2.0
@@ -67,18 +68,23 @@ class _Mean:
 
 
 class Pace:
-    """How long runs take: as the same run did before, or those of its workload, or as long as was asked for, or all."""
+    """How long runs take: as the same run did before, those of its workload, as asked for, all, or as probed."""
 
     def __init__(self) -> None:
         self._cells: defaultdict[str, _Mean] = defaultdict(_Mean)
         self._workloads: defaultdict[str, _Mean] = defaultdict(_Mean)
         self._all = _Mean()
+        self._probes: dict[tuple[object, ...], Probe] = {}
 
     def learn(self, run: Run, record: Record) -> None:
         """One more is known."""
         seconds = sum(record.wall_seconds.values())
         for mean in (self._cells[run.cell.key], self._workloads[run.spec.workload], self._all):
             mean.add(seconds)
+
+    def probe(self, runs: Iterable[Run], engine: Engine, say: Callable[[str], None]) -> None:
+        """Time a little of those that nobody can tell about."""
+        self._probes = probe((run.spec for run in runs if self._one(run) is None), engine, say)
 
     def seconds(self, runs: Iterable[Run]) -> float | None:
         """About how long these take; None where nobody can tell."""
@@ -91,7 +97,7 @@ class Pace:
                 return same.value
         if run.spec.seconds is not None:
             return run.spec.seconds + _START_UP_SECONDS
-        return self._all.value
+        return self._all.value or seconds_of(run.spec, self._probes)
 
 
 def asked_seconds(study: Study) -> float | None:

@@ -125,13 +125,32 @@ def test_output_that_cannot_be_written_is_told_and_exits_1(tmp_path: Path, more:
     assert "Exception ignored" not in finished.stderr
 
 
-def test_a_dry_run_that_cannot_know_the_time_says_how_it_will_be_known(tmp_path: Path) -> None:
-    finished = study("vae", "--steps", "9", "--dry-run", cwd=tmp_path)
+def test_a_dry_run_times_a_second_where_the_length_is_in_steps_or_epochs(tmp_path: Path) -> None:
+    small = "vae:channels=2,hidden=8,samples=64"
+    told = [small, "--workers", "1,2", "--workers-per-device", "2", "--batch", "2"]
+    finished = study(*told, "--steps", "1000", "--dry-run", cwd=tmp_path)
+    assert finished.stderr.count("timing vae") == 1
+    assert "expected time: about" in finished.stdout
+    expected = {
+        length: json.loads(study(*told, *length.split(), "--dry-run", "--json", cwd=tmp_path).stdout)[
+            "expected_seconds"
+        ]
+        for length in ("--steps 1", "--steps 100000", "--epochs 3125")  # 3125 × 64 ÷ 2 are 100,000 steps of one worker
+    }
+    assert 1 < expected["--steps 1"] < 60
+    assert expected["--steps 100000"] > 100
+    assert 0.1 < expected["--epochs 3125"] / expected["--steps 100000"] < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_known(tmp_path: Path) -> None:
+    workloads = [f"vae:channels={n}" for n in range(1, 10)]
+    (tmp_path / "many.toml").write_text(f"workload = {json.dumps(workloads)}\nsteps = 9\n")
+    finished = study("many.toml", "--dry-run", cwd=tmp_path)
     assert "expected time: not known" in finished.stdout
     assert "its first run tells" in finished.stdout
-    assert (
-        json.loads(study("vae", "--steps", "9", "--dry-run", "--json", cwd=tmp_path).stdout)["expected_seconds"] is None
-    )
+    as_json = json.loads(study("many.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
+    assert as_json["expected_seconds"] is None
 
 
 def test_a_dry_run_shows_the_grid_and_the_time_and_writes_nothing(tmp_path: Path) -> None:

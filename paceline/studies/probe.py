@@ -1,0 +1,93 @@
+"""How long runs take whose length is in steps or epochs: a second of one worker is timed, before anything is run."""
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paceline.engines.base import Engine, NoDisplay
+from paceline.engines.plan import plan
+from paceline.errors import PacelineError
+from paceline.feeds.catalogue import DatasetOptions, resolve
+from paceline.spec import RunSpec
+
+_PROBE_SECONDS = 1.0
+_MOST_PROBES = 8
+_NEVER_NARROW_PERCENT = 1e-3
+"""A run may have two ceilings only where it ends by itself; it shall not."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one worker was seen to do."""
+
+    start_up_seconds: float
+    sample_seconds: float
+    epochs_samples: float
+    """In all epochs that were asked for."""
+
+
+class _Ear(NoDisplay):
+    """Hears how many steps there would be."""
+
+    steps = 0
+
+    def ready(self, *, step: int, total_steps: int | None) -> None:
+        """All that is wanted."""
+        self.steps = total_steps or 0
+
+
+def _kind(spec: RunSpec) -> tuple[object, ...]:
+    """Runs whose steps differ by no more than batch and workers."""
+    return spec.workload, spec.feed, spec.precision, spec.accumulate, spec.cores_per_device, spec.device, spec.epochs
+
+
+def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) -> dict[tuple[object, ...], Probe]:
+    """One worker of every kind of run for about a second; none where there are too many kinds, or one cannot run."""
+    first: dict[tuple[object, ...], RunSpec] = {}
+    for spec in specs:
+        first.setdefault(_kind(spec), spec)
+    if len(first) > _MOST_PROBES:
+        return {}
+    found = {}
+    for kind, spec in first.items():
+        say(f"timing {spec.workload} for a second, to tell how long it takes")
+        try:
+            found[kind] = _one(spec, engine)
+        except PacelineError:  # whatever it is, the study will say it
+            return {}
+    return found
+
+
+def _one(spec: RunSpec, engine: Engine) -> Probe:
+    alone = replace(
+        spec,
+        workers=1,
+        workers_per_device=1,
+        strategy="independent",
+        seconds=_PROBE_SECONDS,
+        until_percent=_NEVER_NARROW_PERCENT,
+        timing="detected",
+        lr_rule="none",
+        lr_warmup=None,
+        validate="off",
+        checkpoint_every=None,
+    )
+    ear = _Ear()
+    with tempfile.TemporaryDirectory() as folder:
+        record = engine.run(plan(alone), Path(folder) / "probe", ear)
+    done = record.learning["samples_seen"]
+    each = record.wall_seconds["training"] / done
+    return Probe(record.wall_seconds["start_up"], each, ear.steps * record.learning["global_batch"])
+
+
+def seconds_of(spec: RunSpec, probes: dict[tuple[object, ...], Probe]) -> float | None:
+    """About how long a run takes, if exchanging costs nothing; workers of one device take turns."""
+    known = probes.get(_kind(spec))
+    if known is None or spec.batch is None:
+        return None
+    _, feed = resolve(spec.feed)
+    divided = not isinstance(feed, DatasetOptions) or feed.shard
+    of_worker = known.epochs_samples / (spec.workers if divided else 1)
+    samples = spec.steps * spec.batch if spec.steps is not None else of_worker
+    return known.start_up_seconds + samples * known.sample_seconds * spec.workers_per_device
