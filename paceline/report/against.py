@@ -62,8 +62,8 @@ def section(results: Results, reference: Reference) -> Section:
     words = (
         *_missing(pairs, results, reference),
         *_findings(pairs),
-        "Speeds are not compared, only speed-up and efficiency; what else differs is in the table below.",
-        *_faults(reference, pairs),
+        "Speeds are not compared, only speed-up and efficiency; what else differs, and what is known to be wrong with "
+        "theirs, is below the table.",
     )
     drawn = any(pair.theirs_speedup is not None for pair in pairs)
     differences = _differences(results, reference, pairs)
@@ -126,6 +126,7 @@ def _differences(results: Results, reference: Reference, pairs: Sequence[Counter
         title=f"What differs between ours and {reference.name}",
         headings=("what", "ours", "theirs"),
         rows=tuple((word(name), word(ours), word(their)) for name, (ours, their) in lines.items()),
+        notes=tuple(_faults(reference, pairs)),
     )
 
 
@@ -217,6 +218,7 @@ def _speedup(results: Results, reference: Reference, pairs: Sequence[Counterpart
         title=f"Speed-up: ours solid, {reference.name} dashed",
         subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
         definition=_drawn(results, points, ends, y, "speedup"),
+        lines=_compared(points),
     )
 
 
@@ -231,13 +233,20 @@ def _efficiency(results: Results, reference: Reference, pairs: Sequence[Counterp
         title=f"Efficiency: ours solid, {reference.name} dashed",
         subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
         definition=_drawn(results, points, ends, y, "efficiency"),
+        lines=_compared(points),
     )
+
+
+def _compared(points: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The curves that have a counterpart."""
+    return tuple(dict.fromkeys(point["line"] for point in points))
 
 
 def _drawn(
     results: Results, points: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], y: alt.Y, name: str
 ) -> alt.LayerChart:
     """The ideal, which is a straight line, and both curves of every colour."""
+    lines = _compared(points)
     devices = sorted({point["devices"] for point in points})
     scale = alt.Scale(domain=[0, max(devices) * _ROOM], nice=False)
     axis = alt.Axis(values=devices, format="~g", grid=False, labelOverlap=True)
@@ -246,8 +255,8 @@ def _drawn(
     return charts.layered(
         alt.Chart(charts.rows(ends)).mark_line(style="ideal").encode(x=x, y=y),
         label.encode(x=x, y=y),
-        *_curves(results.lines, points, x, y, name),
-        shown=shown_first(results),
+        *_curves(lines, points, x, y, name),
+        shown=shown_first(results, lines),
     )
 
 
@@ -277,7 +286,7 @@ def _curves(
 
 def _ours(pairs: Sequence[Counterpart]) -> Iterator[dict[str, Any]]:
     for pair in pairs:
-        if pair.ours is not None and pair.ours_speedup is not None:
+        if pair.ours is not None and pair.series is not None and pair.ours_speedup is not None:
             about = {"ours": True, "whose": "ours", "name": pair.line, "batch": str(pair.ours.record.spec["batch"])}
             yield {**about, **_point(pair, pair.ours_speedup, pair.ours_efficiency, pair.ours.record.devices)}
 

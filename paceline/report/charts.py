@@ -29,8 +29,9 @@ _DARK = ("#4ba3e3", "#f28a45", "#2fc79b", "#e39ac8", "#f5bf4f", "#9ad4f7", "#b4b
 # Paper, ink, what is less important, and lines of the grid; as in page.css.
 _LIGHT_PAGE = ("#ffffff", "#1c1f23", "#5c6166", "#e3e5e8")
 _DARK_PAGE = ("#15181b", "#e8e8e8", "#a8a8a8", "#3a3f44")
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right")
-_DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 3], [6, 2, 2, 2], [3, 5])
+# Fewer than colours: a ninth curve has the first colour again, but neither its shape nor its dashes.
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left")
+_DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 3], [6, 2, 2, 2])
 
 
 _STYLES = {
@@ -88,7 +89,7 @@ def chosen(layer: alt.Chart) -> alt.Chart:
 
 
 def colour(lines: Sequence[str]) -> alt.Color:
-    """The same colour for the same curve in every chart; the legend has those that are shown."""
+    """The same colour for the same curve in every chart of a model; the legend has those that are shown."""
     scale = alt.Scale(domain=list(lines))
     return alt.Color("line:N", scale=scale, legend=_legend(values=alt.ExprRef(SHOWN)), sort=None)
 

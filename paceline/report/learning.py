@@ -13,7 +13,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
-from paceline.report.shown import fastest, shown_first
+from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, Table, number, word
 from paceline.studies.columns import COLUMNS, NOTHING
 from paceline.studies.columns import number as digits
@@ -122,7 +122,9 @@ def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) ->
     x = alt.X(f"{axis}:Q", title=title, axis=charts.axis(grid=False))
     low, high = _ends(curves)
     y = alt.Y("loss:Q", title="loss", scale=alt.Scale(domain=[low, high], zero=False), axis=alt.Axis(tickCount=6))
-    colour = charts.colour(results.lines)
+    here = [c.result for c in curves]
+    lines = lines_of(here)
+    colour = charts.colour(lines)
     workers = sorted({c.result.workers for c in curves})
     dashes = alt.StrokeDash(
         "workers:O", scale=alt.Scale(domain=workers, range=charts.dashes()), legend=_dash_legend(workers)
@@ -136,12 +138,11 @@ def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) ->
         x=x,
         y=y,
         color=colour,
-        shape=charts.shape(results.lines),
+        shape=charts.shape(lines),
         # Points of a line are not drawn, but can be hovered over.
         fillOpacity=alt.condition("datum.kind == 'validation'", alt.value(1), alt.value(0)),
         tooltip=_HOVER,
     )
-    here = [c.result for c in curves]
     panel = f"{here[0].panel}: " if len(results.panels) > 1 else ""
     against = "samples seen" if axis == "samples" else "time"
     suffix = f"-{number}" if len(results.panels) > 1 else ""
@@ -149,7 +150,8 @@ def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) ->
         name=f"loss-against-{'samples' if axis == 'samples' else 'time'}{suffix}",
         title=f"{panel}Loss against {against}",
         subtitle=conditions(here),
-        definition=charts.layered(train, near, shown=shown_first(results)),
+        definition=charts.layered(train, near, shown=shown_first(results, lines)),
+        lines=lines,
     )
 
 

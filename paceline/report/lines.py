@@ -1,6 +1,6 @@
 """The curves of a chart: what varies between settings beside the number of workers, and how it is called."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ class Place:
     """Whether the study divides a batch among its workers."""
 
     record: Record
+    label: str | None = None
+    """What the study calls it."""
 
     @property
     def is_baseline(self) -> bool:
@@ -52,10 +54,12 @@ def _batch(place: Place) -> str:
     return f"{spec['batch'] * spec['workers']} in all" if place.strong else str(spec["batch"])
 
 
+_VARIANT = Dimension("variant", lambda place: place.label)
+_WORKERS, _WORKLOAD = _spec("workers"), _spec("workload")
 _PER_DEVICE = _spec("workers_per_device", "{} per device")
 _DIMENSIONS = (
     Dimension("study", lambda place: place.study),
-    _spec("workload"),
+    _WORKLOAD,
     _spec("strategy"),
     _spec("feed"),
     _PER_DEVICE,
@@ -74,24 +78,48 @@ _DIMENSIONS = (
 _UNLIKE_BASELINE = ("lr_rule", "mps", "workers_per_device")
 """What one worker alone has no use for, so that it does not set the baseline apart."""
 
+_OF_A_WORKLOAD = ("batch", "lr", "lr_rule", "clip_norm")
+
 
 def dimensions_of(places: Sequence[Place]) -> tuple[Dimension, ...]:
-    """What varies; where nothing does, the strategy names the only curve."""
+    """What varies; where nothing does, the strategy names the only curve. A label stands for all that it tells."""
     varying = tuple(d for d in _DIMENSIONS if len(set(map(d.value, _asked(d, places)))) > 1)
-    if _PER_DEVICE in varying and _follows_workers(tuple(d for d in varying if d is not _PER_DEVICE), places):
-        varying = tuple(d for d in varying if d is not _PER_DEVICE)
-    return varying or tuple(d for d in _DIMENSIONS if d.name == "strategy")
+    if all(place.label is not None for place in places):
+        varying = (_VARIANT, *(d for d in varying if not _is_told((_VARIANT,), d, places)))
+    if _WORKLOAD in varying:  # with a model of its own go its batch and its rate
+        varying = tuple(d for d in varying if d.name not in _OF_A_WORKLOAD or not _is_told((_WORKLOAD,), d, places))
+    others = tuple(d for d in varying if d is not _PER_DEVICE)
+    if _PER_DEVICE in varying and _is_told((_WORKERS, *others), _PER_DEVICE, places):
+        varying = others  # no choice of its own
+    varying = varying or tuple(d for d in _DIMENSIONS if d.name == "strategy")
+    short = short_names({str(place.record.spec["workload"]) for place in places})
+    workload = Dimension("workload", lambda place: short[str(place.record.spec["workload"])])
+    return tuple(workload if d is _WORKLOAD else d for d in varying)
+
+
+def short_names(workloads: Set[str]) -> dict[str, str]:
+    """Each workload without the options that all of its name have: those are said once, with what was measured."""
+    options: dict[str, list[set[str]]] = {}
+    for text in workloads:
+        name, _, given = text.partition(":")
+        options.setdefault(name, []).append(set(given.split(",")))
+    short = {}
+    for text in workloads:
+        name, _, given = text.partition(":")
+        common = set.intersection(*options[name])
+        left = ",".join(option for option in given.split(",") if option not in common)
+        short[text] = f"{name}:{left}" if left else name
+    return short
 
 
 def _asked(dimension: Dimension, places: Sequence[Place]) -> Iterator[Place]:
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 
-def _follows_workers(others: Sequence[Dimension], places: Sequence[Place]) -> bool:
-    """Whether the number of workers says how many share a device, so that it is no choice of its own."""
+def _is_told(known: Sequence[Dimension], dimension: Dimension, places: Sequence[Place]) -> bool:
+    """Whether what is known of a setting tells this dimension, too."""
     seen: dict[tuple[Any, ...], Any] = {}
-    for place in places:
-        key = (place.record.spec["workers"], *(d.value(place) for d in others))
-        if seen.setdefault(key, _PER_DEVICE.value(place)) != _PER_DEVICE.value(place):
-            return False
-    return True
+    return all(
+        seen.setdefault(tuple(d.value(place) for d in known), dimension.value(place)) == dimension.value(place)
+        for place in places
+    )

@@ -92,7 +92,8 @@ def _drawn(found: Sequence[Chart]) -> tuple[dict[str, Any], dict[str, Any]]:
         names: dict[str, str] = {}
         spec = _by_name(chart.specification, names)
         datasets |= {name: json.loads(text) for name, text in names.items() if name not in datasets}
-        specs[chart.name] = {"spec": spec, "data": list(names), "title": chart.title, "subtitle": chart.subtitle}
+        told = {"title": chart.title, "subtitle": chart.subtitle, "lines": chart.lines}
+        specs[chart.name] = {"spec": spec, "data": list(names), **told}
     return specs, datasets
 
 
@@ -188,8 +189,13 @@ def _row(table: Table, index: int, numbers: Mapping[str, int]) -> str:
     return f"<tr{line}>{''.join(_cell(cell, numeric=numeric) for cell, numeric in cells)}</tr>\n"
 
 
+_SHORT = 24
+"""Characters of a text that is not broken."""
+
+
 def _cell(cell: Cell, *, numeric: bool) -> str:
-    return f"<td{' class=number' if numeric else ''}{''.join(_attributes(cell))}>{_text(cell.text)}</td>"
+    kind = " class=number" if numeric else " class=short" if len(cell.text) <= _SHORT else ""
+    return f"<td{kind}{''.join(_attributes(cell))}>{_text(cell.text)}</td>"
 
 
 def _attributes(cell: Cell) -> Iterator[str]:

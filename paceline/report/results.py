@@ -41,6 +41,13 @@ class Source:
     impossible: tuple[str, ...] = ()
     """Why some of its combinations cannot run."""
 
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the study calls its combinations, by the beginning of their folders' names."""
+
+    def label(self, run: Run) -> str | None:
+        """What the study calls the combination that this is a run of."""
+        return self.labels.get(run.folder.name.rpartition("-turn")[0])
+
 
 @dataclass(frozen=True)
 class Result:
@@ -153,7 +160,9 @@ def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
         notes.extend((*f.notes, *_incomplete(source, here)))
         settings.extend(_settings(source, here))
     divided = {s.source.name for s in settings if (s.source.scaling or s.scaling.scaling) == "strong"}
-    places = [Place(s.source.name, s.source.name in divided, s.runs[0].record) for s in settings]
+    places = [
+        Place(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0])) for s in settings
+    ]
     dimensions = dimensions_of(places)
     rows = tuple(_result(s, place, dimensions) for s, place in zip(settings, places, strict=True))
     return Results(tuple(source for source, _ in found), rows, dimensions, tuple(notes))
@@ -190,7 +199,8 @@ def _study(folder: Path) -> Source:
         problems = tuple(str(cell["impossible"]) for cell in cells if "impossible" in cell)
         planned = content["repeats"] * (len(cells) - len(problems))
         name, columns = str(content["name"]), tuple(content["columns"])
-        return Source(name, (folder,), columns, content["scaling"], planned, problems)
+        labels = {str(key): str(label) for key, label in content.get("labels", {}).items()}
+        return Source(name, (folder,), columns, content["scaling"], planned, problems, labels)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Source(folder.name, (folder,))
 

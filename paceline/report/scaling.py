@@ -9,7 +9,7 @@ from paceline.measure.stats import Figure
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
-from paceline.report.shown import fastest, shown_first
+from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, interval
 from paceline.studies.table import figure, rate
 
@@ -75,13 +75,15 @@ def _throughput(results: Results, panel: str) -> Chart:
     unit = here[0].unit
     ends = [r.scaling.throughput.value for r in here] + [r.scaling.ideal for r in here if r.scaling.ideal]
     y = alt.Y("value:Q", title=unit, scale=_scale(max(ends)), axis=alt.Axis(tickCount=_TICKS))
-    layers = [*_ideals(here, y, "ideal"), *_points(results, here, y, "throughput")]
-    definition = charts.layered(*layers, shown=shown_first(results))
+    layers = [*_ideals(here, y, "ideal"), *_points(here, y, "throughput")]
+    lines = lines_of(here)
+    definition = charts.layered(*layers, shown=shown_first(results, lines))
     return Chart(
         name=_name("throughput", panel, results),
         title=_best_title(here, panel, results),
         subtitle=f"{unit} against workers · {conditions(here)}",
         definition=definition,
+        lines=lines,
     )
 
 
@@ -89,12 +91,13 @@ def _speedup(results: Results, panel: str) -> Chart:
     here = [r for r in results.of_panel(panel) if r.scaling.speedup]
     highest = max(max(r.scaling.speedup.value for r in here if r.scaling.speedup), max(r.record.devices for r in here))
     y = alt.Y("value:Q", title="times one worker", scale=_scale(highest), axis=alt.Axis(tickCount=_TICKS))
-    layers = [*_ideals(here, y, "devices"), *_points(results, here, y, "speedup")]
+    layers = [*_ideals(here, y, "devices"), *_points(here, y, "speedup")]
     return Chart(
         name=_name("speed-up", panel, results),
         title=_titled("Speed-up over one worker", panel, results),
         subtitle=conditions(here),
-        definition=charts.layered(*layers, shown=shown_first(results)),
+        definition=charts.layered(*layers, shown=shown_first(results, lines_of(here))),
+        lines=lines_of(here),
     )
 
 
@@ -109,11 +112,12 @@ def _efficiency(results: Results, panel: str) -> Chart:
         name=_name("efficiency", panel, results),
         title=_titled("Efficiency: the share of the ideal that is reached", panel, results),
         subtitle=conditions(here),
-        definition=charts.layered(whole, *_points(results, here, y, "efficiency"), shown=shown_first(results)),
+        definition=charts.layered(whole, *_points(here, y, "efficiency"), shown=shown_first(results, lines_of(here))),
+        lines=lines_of(here),
     )
 
 
-def _points(results: Results, here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
+def _points(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
     """A curve, its points and their intervals; curves stand a little apart, so that no interval hides another."""
     base = charts.chosen(alt.Chart(charts.rows(map(point, here)))).transform_calculate(
         value=f"datum.{name}",
@@ -123,15 +127,16 @@ def _points(results: Results, here: Sequence[Result], y: alt.Y, name: str) -> It
         f" - (length({charts.SHOWN}) - 1) / 2) / max(1, length({charts.SHOWN}) / {_FEW})",
     )
     x = workers_axis(here, "at")
-    colour = charts.colour(results.lines)
-    yield base.mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=charts.dash(results.lines))
+    lines = lines_of(here)
+    colour = charts.colour(lines)
+    yield base.mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=charts.dash(lines))
     bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
     faint = alt.condition("datum.high > 2 * datum.value || datum.low < datum.value / 2", alt.value(0.3), alt.value(1))
     yield bars.mark_rule(clip=True, style="interval").encode(
         x=x, y=_titled_axis(y, "low"), y2="high:Q", color=colour, strokeOpacity=faint
     )
     yield base.mark_point(filled=True, size=80, opacity=1).encode(
-        x=x, y=y, color=colour, shape=charts.shape(results.lines), tooltip=charts.hover(**_HOVER)
+        x=x, y=y, color=colour, shape=charts.shape(lines), tooltip=charts.hover(**_HOVER)
     )
 
 

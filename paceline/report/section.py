@@ -26,6 +26,9 @@ class Chart:
     line: str | None = None
     """The only curve it is about, so that it is shown when its curve is."""
 
+    lines: tuple[str, ...] | None = None
+    """The only curves it can show; None: all."""
+
     @cached_property
     def specification(self) -> dict[str, Any]:
         """As Vega-Lite, without colours and fonts."""

@@ -1,6 +1,6 @@
 """Which curves are shown at first: all of them, or of many the ones around the fastest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from paceline.report.results import Result, Results
 
@@ -25,9 +25,14 @@ def chosen_first(results: Results) -> dict[str, tuple[str, ...]]:
     return chosen
 
 
-def shown_first(results: Results) -> tuple[str, ...]:
-    """The curves that are shown at first."""
-    return _lines(results, chosen_first(results))
+def shown_first(results: Results, here: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The curves that are shown at first, in a chart that has only some of them."""
+    return tuple(line for line in _lines(results, chosen_first(results)) if here is None or line in here)
+
+
+def lines_of(rows: Iterable[Result]) -> tuple[str, ...]:
+    """Their curves, each once."""
+    return tuple(dict.fromkeys(row.line for row in rows))
 
 
 def fastest(rows: Sequence[Result]) -> Result:

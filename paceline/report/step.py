@@ -38,8 +38,10 @@ def step(results: Results) -> Section | None:
         "below them the exchange of its buckets, hidden as long as its backward goes on, and exposed after it.",
         *(text for row, _ in drawn for text in _overlap(row)),
     )
-    until = max(s["to"] for _, slices in drawn for s in slices)
-    found = tuple(_chart(results, row, slices, until) for row, slices in drawn)
+    ends: dict[str, float] = {}
+    for row, slices in drawn:
+        ends[row.panel] = max(ends.get(row.panel, 0.0), *(s["to"] for s in slices))
+    found = tuple(_chart(results, row, slices, ends[row.panel]) for row, slices in drawn)
     return Section(name="step", title="One step, worker by worker", words=words, charts=found)
 
 
@@ -66,7 +68,7 @@ def _overlap(row: Result) -> Iterator[str]:
 
 
 def _chart(results: Results, row: Result, slices: Sequence[Mapping[str, Any]], until: float) -> Chart:
-    """All timelines have the same axis, so that they can be compared."""
+    """All timelines of a model have the same axis, so that they can be compared."""
     data = alt.Chart(charts.rows(slices))
     x = alt.X("from:Q", title="ms since the step began", axis=charts.axis(), scale=alt.Scale(domain=[0, until]))
     y = alt.Y("lane:O", axis=None)

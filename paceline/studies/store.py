@@ -213,6 +213,7 @@ def describe(grid: Grid) -> dict[str, Any]:
         **compared,
         "columns": list(study.columns),
         "per_epoch": study.per_epoch,
+        "labels": {cell.key: cell.label for cell in grid.cells if cell.label is not None},
         "cells": cells,
     }
 

@@ -80,10 +80,10 @@ def test_each_curve_is_compared_with_the_series_most_like_it(tmp_path: Path) -> 
     section = against.section(results, references.load("seed-002"))
     compared = {row[0].text: row[1].text for row in section.tables[0].rows}
     assert compared == {
-        "nmt:cell=fused,units=32 · ps · dataset:prefetch=2": "ps fused",
-        "nmt:units=32 · ps · dataset:prefetch=2": "ps stepwise",
-        "nmt:units=32 · allreduce:packs=4 · dataset:prefetch=2": "allreduce 4 packs",
-        "nmt:units=32 · independent · synthetic": "independent stepwise",
+        "nmt:cell=fused · ps · dataset:prefetch=2": "ps fused",
+        "nmt · ps · dataset:prefetch=2": "ps stepwise",
+        "nmt · allreduce:packs=4 · dataset:prefetch=2": "allreduce 4 packs",
+        "nmt · independent · synthetic": "independent stepwise",
     }
 
 
@@ -117,20 +117,20 @@ def test_what_differs_and_what_is_known_to_be_wrong_is_said(tmp_path: Path) -> N
         *("hardware", "workload", "batch per worker", "network", "speed-up against", "source"),
     ]
     assert line_of(differs, what="batch per worker") == {"what": "batch per worker", "ours": "8", "theirs": "360"}
-    assert any("fault of seed-002" in words and "warm-up" in words for words in section.words)
+    assert any("fault of seed-002" in note and "warm-up" in note for note in differs.notes)
 
 
 def test_faults_of_series_that_are_not_compared_are_left_out(tmp_path: Path) -> None:
     results = results_of(tmp_path, ALONE, {"workers": 2, "workload": "nmt", "strategy": "ps"})
     section = against.section(results, references.load("seed-002"))
-    assert not any("exchange nothing" in words for words in section.words)
+    assert not any("exchange nothing" in note for note in section.tables[-1].notes)
 
 
 def test_a_reference_without_a_speed_up_gives_words_and_no_chart(tmp_path: Path) -> None:
     section = against.section(results_of(tmp_path, ALONE, {"workers": 2}), references.load("seed-001"))
     assert section.charts == ()
     assert "no speed-up to compare with" in section.words[0]
-    assert any("different machines" in words for words in section.words)
+    assert any("different machines" in note for note in section.tables[-1].notes)
 
 
 def test_without_a_baseline_of_ours_the_remedy_is_told(tmp_path: Path) -> None:

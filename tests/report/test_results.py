@@ -29,6 +29,30 @@ def test_workers_per_device_that_follow_from_the_workers_make_no_curves(tmp_path
     assert {"allreduce · 1 per device", "allreduce · 2 per device"} <= set(results.lines)
 
 
+def test_what_a_study_calls_its_variants_names_the_curves(tmp_path: Path) -> None:
+    folder = study(tmp_path, usual())
+    for number in range(6):
+        (folder / "runs" / f"run{number}").rename(folder / "runs" / f"cell{number // 2}-turn{number % 2}")
+    labels = {"cell0": "one alone", "cell1": "the new way", "cell2": "the old way"}
+    describe(folder, name="named", runs=6, labels=labels)
+    assert set(read([folder]).lines) == set(labels.values())
+    describe(folder, name="named", runs=6, labels={"cell0": "one alone"})  # not all are named
+    assert set(read([folder]).lines) == {"independent", "allreduce", "ps"}
+
+
+def test_options_that_all_workloads_of_a_name_share_are_not_repeated(tmp_path: Path) -> None:
+    names = ["vae:cell=fused,units=32", "vae:units=32", "other:image=8"]
+    results = read([study(tmp_path, [together(spec={"workload": name}) for name in names])])
+    assert results.lines == ("other", "vae:cell=fused", "vae")
+
+
+def test_batch_and_rate_that_go_with_a_workload_make_no_curves(tmp_path: Path) -> None:
+    each = [together(spec={"workload": name, "batch": batch}) for name, batch in (("vae", 8), ("other", 16))]
+    assert read([study(tmp_path / "follows", each)]).lines == ("other", "vae")
+    free = [*each, together(spec={"workload": "vae", "batch": 4})]
+    assert "vae · batch 4" in read([study(tmp_path / "free", free)]).lines
+
+
 def test_strong_scaling_is_one_curve_although_every_worker_has_another_batch(tmp_path: Path) -> None:
     divided = [together(n, samples=8 // n, spec={"batch": 8 // n}) for n in (2, 4)]
     folder = study(tmp_path, [baseline(), *divided])

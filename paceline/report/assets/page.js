@@ -24,6 +24,12 @@
       .map((entry) => entry.line);
   };
 
+  // Of a chart that has only some curves those that are shown; where none is, it is hidden and stays as it was.
+  const within = (chart, lines) => {
+    const here = chart.lines ? lines.filter((line) => chart.lines.includes(line)) : lines;
+    return here.length ? here : chart.lines ?? [];
+  };
+
   const specification = (chart, place, lines) => {
     const width = place.clientWidth;
     const spec = structuredClone(chart.spec);
@@ -44,7 +50,7 @@
   const draw = async (place) => {
     const chart = content.charts[place.dataset.chart];
     views.get(place)?.finalize();
-    const result = await vegaEmbed(place, specification(chart, place, shown()), {
+    const result = await vegaEmbed(place, specification(chart, place, within(chart, shown())), {
       renderer: "svg",
       config: content.themes[dark.matches ? "dark" : "light"],
       actions: { export: true, source: false, compiled: false, editor: false },
@@ -61,7 +67,11 @@
   const choose = () => {
     const lines = shown();
     const kept = new Set(lines);
-    for (const { view } of views.values()) view.signal(content.shown, lines).runAsync();
+    for (const [place, { view }] of views) {
+      const chart = content.charts[place.dataset.chart];
+      if (chart.lines) place.parentElement.hidden = !chart.lines.some((line) => kept.has(line));
+      view.signal(content.shown, within(chart, lines)).runAsync();
+    }
     for (const row of document.querySelectorAll("[data-line]")) row.hidden = !kept.has(content.lines[row.dataset.line].line);
     const told = document.getElementById("shown");
     if (told) told.textContent = `${lines.length} of ${content.lines.length} curves are shown`;
