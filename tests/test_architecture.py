@@ -33,6 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"workers", "script"}),
     frozenset({"engines"}),
     frozenset({"studies"}),
+    frozenset({"project"}),
     frozenset({"report"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
@@ -51,6 +52,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     "explain": frozenset({"recipe", "workloads", "devices"}),
     "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices"}),
     "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
+    "project": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
     "report": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
 }
 # Exceptions: of the workloads, feeds may know what a sample is, but no model; of what is measured, a worker may know
@@ -62,7 +64,7 @@ MAY_SEE: dict[str, frozenset[str]] = {
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
     *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
-    *("explain.*", "references.*", "studies.*", "report.*", "cli.*"),
+    *("explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )
@@ -199,7 +201,7 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
     "arguments",
     [
         *(["--help"], ["--version"], ["train", "--help"], ["study", "--help"], ["explain", "--help"]),
-        *(["report", "--help"], ["profile", "--help"]),
+        *(["report", "--help"], ["project", "--help"], ["profile", "--help"]),
     ],
 )
 def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import catalogues, doctor, explain, profile, references, report, study, train
+from paceline.cli import catalogues, doctor, explain, profile, project, references, report, study, train
 from paceline.errors import PacelineError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("study")(study.study)
 app.command("explain")(explain.explain)
+app.command("project")(project.project)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.add_typer(references.app, name="references")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.errors import SpecError
+from paceline.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,6 +75,10 @@ def check(
         list[str] | None,
         typer.Argument(metavar="[NAME|FILE.csv|STUDY|RECORD]…", help="What to audit (default: all references)."),
     ] = None,
+    projection: Annotated[
+        bool, typer.Option("--projection", help="Instead: hide the largest rows and project them from the rest.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(help="With --projection: write it there, in Markdown.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Audit tables, published or your own: do the figures follow from one another, and is like compared with like?
@@ -88,7 +92,12 @@ def check(
       paceline references check seed-004 results.csv
 
       paceline references check studies/out/demo --json
+
+      paceline references check --projection
     """
+    if projection or page is not None:
+        _check_projection(tables, page, json=json)
+        return
     from paceline import references
     from paceline.references.audit import audit
 
@@ -107,6 +116,28 @@ def check(
         console.print(f"{_counted(count)} in {_plural(len(audited), 'table')}.")
     if count["fault"]:
         raise typer.Exit(1)
+
+
+def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool) -> None:
+    """How well hidden rows are projected, of all tables at hand."""
+    if tables:
+        raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
+    from paceline.project import check as projection
+    from paceline.project.heldout import cases
+
+    checked = [projection.check(case) for case in cases()]
+    if json:
+        _print_json({"cases": [projection.data(one) for one in checked]})
+        return
+    text = projection.page(checked)
+    if page is None:
+        print(text)
+        return
+    try:
+        page.write_text(text)
+    except OSError as error:
+        raise OutputError(f"--page {page} cannot be written ({error.strerror}): choose another file.") from error
+    print(page)
 
 
 def _find(what: str) -> "Reference":

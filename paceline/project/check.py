@@ -1,0 +1,137 @@
+"""How well it projects: errors and coverage on hidden rows, beside baselines, as a page."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.project.baselines import NAMES, baseline
+from paceline.project.forecast import forecast
+from paceline.project.heldout import Case
+from paceline.project.laws import Array
+
+OURS = "Paceline"
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A case with the relative errors of every method at every hidden row, and whether our bands held it."""
+
+    case: Case
+    errors: dict[str, Array]
+    in80: Array
+    in95: Array
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Errors of one method over hidden rows, as shares."""
+
+    median: float
+    mean: float
+    p90: float
+    rows: int
+
+
+def check(case: Case) -> Checked:
+    """Project the hidden rows from the known ones."""
+    hidden = case.hidden
+    middle, low80, high80, low95, high95 = forecast(case.known).bands(hidden.at)
+    actual = np.log(hidden.seconds)
+    errors = {OURS: _errors(case, np.exp(middle))}
+    errors |= {name: _errors(case, _by_batch(case, name)) for name in NAMES}
+    in80, in95 = ((low <= actual) & (actual <= high) for low, high in ((low80, high80), (low95, high95)))
+    return Checked(case, errors, in80.astype(float), in95.astype(float))
+
+
+def _errors(case: Case, seconds: Array) -> Array:
+    """Of step times, or of throughput, which is in inverse proportion."""
+    ratio = seconds / case.hidden.seconds
+    return np.abs((ratio if case.of_steps else 1 / ratio) - 1)
+
+
+def _by_batch(case: Case, name: str) -> Array:
+    """Baselines know workers only, so each batch is fitted by itself."""
+    known, hidden = case.known, case.hidden
+    found = np.empty_like(hidden.seconds)
+    batches = (np.zeros_like(t.at.workers) if t.at.batch is None else t.at.batch for t in (known, hidden))
+    known_batch, hidden_batch = batches
+    for batch in np.unique(hidden_batch):
+        rows, asked = known_batch == batch, hidden_batch == batch
+        found[asked] = baseline(name, known.at.workers[rows], known.seconds[rows], hidden.at.workers[asked])
+    return found
+
+
+def summary(errors: Iterable[Array]) -> Summary:
+    """Over all rows of several cases."""
+    together = np.concatenate(list(errors))
+    median, p90 = np.quantile(together, [0.5, 0.9])
+    return Summary(float(median), float(together.mean()), float(p90), len(together))
+
+
+def coverage(held: Iterable[Array]) -> float:
+    """The share of hidden rows that a band holds."""
+    return float(np.concatenate(list(held)).mean())
+
+
+def data(checked: Checked) -> dict[str, Any]:
+    """One case as plain data."""
+    return {
+        "source": checked.case.source,
+        "label": checked.case.label,
+        "workers": checked.case.hidden.at.workers.tolist(),
+        "errors": {name: errors.tolist() for name, errors in checked.errors.items()},
+        "in80": checked.in80.tolist(),
+        "in95": checked.in95.tolist(),
+    }
+
+
+def page(checked: Sequence[Checked]) -> str:
+    """The whole comparison in Markdown."""
+    tables = [one for one in checked if not one.case.of_steps]
+    steps = [one for one in checked if one.case.of_steps]
+    lines = [
+        "# How well it projects",
+        "",
+        "Written by `paceline references check --projection --page docs/how-well-it-projects.md`.",
+        "",
+        "From every table that comes with Paceline the largest count of workers is hidden and projected from the",
+        "smaller ones (counts that at least double, as in 1, 2, 4 → 8). Errors are of throughput. The laws' priors",
+        "are the same for all tables, but were chosen with these in view: expect somewhat larger errors on others.",
+        "",
+        *_totals(tables),
+    ]
+    if steps:
+        lines += [
+            "",
+            "Step times measured for Pollux (OSDI '21) on 1–64 GPUs in up to 16 nodes at many batches, all rows above",
+            "the limit hidden. Errors are of step time; baselines know workers only, each batch is fitted by itself.",
+            "",
+            *_totals(steps),
+        ]
+    lines += ["", "## Every table", "", *_each(checked), ""]
+    return "\n".join(lines)
+
+
+def _totals(checked: Sequence[Checked]) -> list[str]:
+    lines = ["| method | median error | mean | 90th percentile | rows |", "|---|---|---|---|---|"]
+    for name in (OURS, *NAMES):
+        found = summary(one.errors[name] for one in checked)
+        lines.append(f"| {name} | {found.median:.1%} | {found.mean:.1%} | {found.p90:.1%} | {found.rows} |")
+    held80, held95 = (coverage(getattr(one, name) for one in checked) for name in ("in80", "in95"))
+    return [*lines, "", f"The 80 % band holds {held80:.0%} of the hidden rows, the 95 % band {held95:.0%}."]
+
+
+def _each(checked: Sequence[Checked]) -> list[str]:
+    """A line per case: mean errors; of ours also the 90th percentile and the coverage, where there are many rows."""
+    lines = ["| table | series | hidden | " + " | ".join((OURS, *NAMES)) + " | 90th | in 80 % band |"]
+    lines.append("|---" * (len(NAMES) + 6) + "|")
+    for one in checked:
+        counts = sorted({int(count) for count in one.case.hidden.at.workers})
+        hidden = str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+        means = " | ".join(f"{one.errors[name].mean():.1%}" for name in (OURS, *NAMES))
+        p90 = f"{summary([one.errors[OURS]]).p90:.1%}" if len(one.in80) > 1 else ""
+        held = f"{one.in80.mean():.0%}" if len(one.in80) > 1 else ("yes" if one.in80[0] else "no")
+        lines.append(f"| {one.case.source} | {one.case.label} | {hidden} | {means} | {p90} | {held} |")
+    return lines

@@ -1,0 +1,43 @@
+"""A projected curve: the points asked for, the answer at each, and what is to be said about it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is asked for."""
+
+    workers: int
+    nodes: int | None = None
+    """Hosts; None where the source does not tell workers of one node from those of several."""
+
+    batch: float | None = None
+    """Samples per worker and update; None where the source does not say."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The answer at one point; bands are in the unit of the throughput. Unknown is None."""
+
+    point: Point
+    throughput: float | None
+    step_seconds: float | None
+    low80: float | None
+    high80: float | None
+    low95: float | None
+    high95: float | None
+    limit: str
+    """What takes the largest part of the step: "compute", "latency", "bandwidth between nodes" …"""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A projection, in the order asked."""
+
+    law: str
+    points: tuple[Projected, ...]
+    knee_workers: int | None
+    """The first count at which twice as many workers bring less than half of what they could; None beyond the range."""
+
+    validated_on: str
+    warnings: tuple[str, ...]

@@ -1,0 +1,182 @@
+"""From a table to a curve: the laws' draws at each point, as bands, with the knee and what limits."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.errors import DataError, SpecError
+from paceline.project.curve import Curve, Point, Projected
+from paceline.project.fit import Posterior, fit
+from paceline.project.laws import Array, Settings
+from paceline.project.table import Table
+
+# Beyond the largest count measured, rows stray from any law by this much more for each doubling.
+DRIFT = 0.025
+_ENDS = (0.1, 0.9, 0.025, 0.975)
+# How many times the largest count measured may be asked for, with two counts and with more.
+REACH_OF_TWO, REACH = 64, 1024
+_FAR = 8
+_NOISY = 0.10
+_HOPELESS = 3.0
+_WORTH_NAMING = 0.05
+_KNEE_GAIN = 1.5
+_KNEE_POINTS = 200
+_AT_ONCE = 2048
+
+_LIMITS = {
+    "compute": "compute",
+    "slowest": "slowest worker",
+    "sharing": "compute shared on a node",
+    "exchange": "bandwidth",
+    "inside": "bandwidth inside a node",
+    "uplink": "bandwidth between nodes",
+    "between": "bandwidth between nodes",
+    "latency": "latency",
+}
+VALIDATED_ON = "published tables and Pollux's measurements with their largest rows hidden: docs/how-well-it-projects.md"
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Laws fitted to a table, ready to be asked."""
+
+    table: Table
+    posterior: Posterior
+
+    def curve(self, points: Sequence[Point]) -> Curve:
+        """The answer at every point, in their order; refused beyond reason."""
+        warnings = [*self.table.warnings, *self._about(points)]
+        at = self.settings(points)
+        middle, low80, high80, low95, high95 = (np.exp(line) for line in self.bands(at))
+        rates = [self.table.throughput(at, seconds) for seconds in (middle, high80, low80, high95, low95)]
+        limits = self._limits(at)
+        projected = tuple(
+            Projected(
+                point=Point(point.workers, None if at.nodes is None else int(at.nodes[i]), _batch(at, i)),
+                throughput=_value(rates[0], i),
+                step_seconds=float(middle[i]) if self.table.is_step_time else None,
+                low80=_value(rates[1], i),
+                high80=_value(rates[2], i),
+                low95=_value(rates[3], i),
+                high95=_value(rates[4], i),
+                limit=limits[i],
+            )
+            for i, point in enumerate(points)
+        )
+        return Curve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
+
+    def settings(self, points: Sequence[Point]) -> Settings:
+        """Points as the laws want them; what is not said is as in the table's largest row."""
+        own = self.table.at
+        workers = np.array([point.workers for point in points], float)
+        nodes = batch = None
+        if own.nodes is not None:
+            # As full as the fullest node of the table; a table of one node knows of no other.
+            fullest = own.per_node.max() if own.nodes.max() > 1 else math.inf
+            given = [math.ceil(p.workers / fullest) if p.nodes is None else p.nodes for p in points]
+            nodes = np.array([max(1, count) for count in given], float)
+        if own.batch is not None:
+            last = float(own.batch[-1])
+            batch = np.array([last if point.batch is None else point.batch for point in points], float)
+        return Settings(workers, nodes, batch)
+
+    def bands(self, at: Settings) -> tuple[Array, ...]:
+        """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
+        found = []
+        for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
+            part = slice(start, start + _AT_ONCE)
+            nodes, batch = (None if column is None else column[part] for column in (at.nodes, at.batch))
+            drawn = self.posterior.log_seconds(Settings(at.workers[part], nodes, batch))
+            beyond = np.log2(np.maximum(at.workers[part] / self.table.counts[-1], 1))
+            strayed = drawn + self.posterior.strays[:, None] * np.hypot(self.posterior.noise[:, None], DRIFT * beyond)
+            ends = np.quantile(strayed, _ENDS, axis=0)
+            found.append(np.concatenate([np.median(drawn, axis=0)[None, :], ends]))
+        return tuple(np.concatenate(found, axis=1))
+
+    def _limits(self, at: Settings) -> list[str]:
+        together: dict[str, Array] = {}
+        for name, share in self.posterior.composition(at).items():
+            limit = _LIMITS[name]
+            together[limit] = together.get(limit, np.zeros_like(at.workers)) + share
+        names = list(together)
+        return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]
+
+    def _knee(self, points: Sequence[Point]) -> int | None:
+        """The first count at which a doubling brings less than half of what it could, up to the most asked for."""
+        most = max(point.workers for point in points)
+        counts = np.unique(np.geomspace(1, most, _KNEE_POINTS).round().astype(int))
+        asked = [Point(int(count)) for count in (*counts, *(2 * counts))]
+        if self.table.at.nodes is not None:
+            fullest = max((p.workers / p.nodes for p in points if p.nodes), default=None)
+            if fullest is not None:
+                asked = [Point(p.workers, max(1, math.ceil(p.workers / fullest))) for p in asked]
+        seconds = np.exp(self.bands(self.settings(asked))[0])
+        gain = 2 * seconds[: len(counts)] / seconds[len(counts) :]
+        below = np.flatnonzero(gain < _KNEE_GAIN)
+        return int(counts[below[0]]) if len(below) else None
+
+    def _law(self) -> str:
+        shares = sorted(self.posterior.shares.items(), key=lambda item: -item[1])
+        return "; ".join(f"{name} {share:.0%}" for name, share in shares if share >= _WORTH_NAMING)
+
+    def _about(self, points: Sequence[Point]) -> list[str]:
+        counts = self.table.counts
+        largest, most = int(counts[-1]), max(point.workers for point in points)
+        reach = REACH_OF_TWO if len(counts) == 2 else REACH
+        if most > reach * largest:
+            raise SpecError(
+                f"{most} workers are more than {reach} times the {largest} of the largest row, too far for "
+                f"{len(counts)} counts of workers: ask for at most {reach * largest}, or measure a larger one."
+            )
+        found = []
+        if most > _FAR * largest:
+            found.append(f"{most} workers are {most / largest:.0f} times the largest row: the band is the answer.")
+        if len(counts) == 2:
+            found.append("Two counts of workers cannot tell one law from another: much of the band is prior knowledge.")
+        if self.posterior.typical_noise > _NOISY:
+            lie = f"{self.posterior.typical_noise:.0%}"
+            found.append(f"Rows lie {lie} from the laws: something beside the workers changed in the table.")
+        found += self._unknown(points)
+        return found
+
+    def _unknown(self, points: Sequence[Point]) -> list[str]:
+        own, found = self.table.at, []
+        if own.nodes is None and any(point.nodes for point in points):
+            found.append("The table has no nodes, so those asked for were not used: add a column `nodes`.")
+        if own.nodes is not None and own.nodes.max() == 1:
+            if any((point.nodes or 1) > 1 for point in points):
+                found.append("All rows are of one node: what leaving it costs is prior knowledge only.")
+            elif max(point.workers for point in points) > self.table.counts[-1]:
+                found.append("Projected as if all workers were on one node: give --workers-per-node otherwise.")
+        if any(point.batch for point in points) and own.batch is None:
+            found.append("The table has no batch, so the one asked for was not used: add a column `batch`.")
+        one_batch = own.batch is not None and len(np.unique(own.batch)) == 1
+        if own.batch is not None and one_batch and any(p.batch not in (None, own.batch[0]) for p in points):
+            found.append("All rows have one batch: how compute changes with it is prior knowledge only.")
+        return found
+
+
+def forecast(table: Table) -> Forecast:
+    """Fit the laws to a table; refused where no law comes near one of its rows."""
+    found = Forecast(table, fit(table.at, table.seconds))
+    away = np.abs(found.bands(table.at)[0] - np.log(table.seconds))
+    worst = int(np.argmax(away))
+    if away[worst] > math.log(_HOPELESS):
+        raise DataError(
+            f"{table.name}: the row of {table.at.workers[worst]:.0f} workers is {math.exp(away[worst]):.0f} times away "
+            "from what any law of scaling gives: check it, or leave it out."
+        )
+    return found
+
+
+def _value(values: Array | None, index: int) -> float | None:
+    return None if values is None else float(values[index])
+
+
+def _batch(at: Settings, index: int) -> float | None:
+    if at.batch is None:
+        return None
+    batch = float(at.batch[index])
+    return int(batch) if batch.is_integer() else batch

@@ -1,0 +1,296 @@
+"""The profile of a step, from records: its own work without any exchange, when gradients are ready, how it spreads."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from paceline import grammar
+from paceline.errors import DataError
+from paceline.measure.profile import Profile
+from paceline.project.grouping import Gradient
+from paceline.record import Record
+
+FEED_BOUND_SHARE = 0.1
+"""Of a step: where a prefetched batch has to be waited for that long, the feed sets the pace."""
+
+QUEUED_SHARE = 0.1
+"""Of a step: a worker that queues longer for its core was disturbed."""
+
+_UNKNOWN_ERROR = math.log(2) / 1.96
+"""Relative standard error taken for a rate whose 95 % interval is not known, or reaches beyond half or twice of it."""
+
+_SAME = ("workload", "feed", "precision", "workers_per_device", "cores_per_device", "accumulate", "device")
+_DENSITY = np.exp(-(np.linspace(-9, 9, 4001) ** 2) / 2) / math.sqrt(2 * math.pi)
+
+
+@functools.cache
+def slowest_of(workers: int) -> float:
+    """Expected maximum of so many standard normal deviates: ∫ z · n φ(z) Φ(z)ⁿ⁻¹ dz."""
+    if workers == 1:
+        return 0.0
+    z = np.linspace(-9, 9, len(_DENSITY))
+    step = z[1] - z[0]
+    below = np.clip(np.cumsum(_DENSITY) * step - _DENSITY * step / 2, 0.0, 1.0)
+    return float(np.sum(z * workers * _DENSITY * below ** (workers - 1)) * step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepProfile:
+    """One worker's step at one batch. Seconds are its own work: nothing of an exchange, no waiting."""
+
+    batch: float
+    rate_per_sample: float
+    """Units a second for each sample a second; above 1 where samples hold several units."""
+
+    unit: str
+    input_seconds: float
+    forward_seconds: float
+    backward_seconds: float
+    update_seconds: float
+    other_seconds: float
+    gradients: tuple[Gradient, ...]
+    """In order of registration."""
+
+    spread_seconds: float
+    """Standard deviation of when a worker arrives at the exchange."""
+
+    feed_seconds: float | None = None
+    """Between two batches of the feed, where it sets the pace of a step."""
+
+    fixed_share: float | None = None
+    """Of forward and backward, what does not grow with the batch; None: not known."""
+
+    error: float
+    """Relative standard error of its rate."""
+
+    measured_workers: int = 1
+    devices_per_node: int | None = None
+    """On the machine it was measured on; None: not known."""
+
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def own_seconds(self) -> float:
+        """A step with nobody to agree with, and batches at once."""
+        return (
+            self.input_seconds + self.forward_seconds + self.backward_seconds + self.update_seconds + self.other_seconds
+        )
+
+    def at_batch(self, batch: float) -> "StepProfile":
+        """With so many samples a step: forward and backward as a + b · batch, input as b · batch."""
+        if batch == self.batch:
+            return self
+        growth = batch / self.batch
+        fixed = self.fixed_share or 0.0
+        told = () if self.fixed_share is not None else (_proportional(self.batch, batch),)
+        scaled = self._computing(fixed + (1 - fixed) * growth)
+        return replace(
+            scaled,
+            batch=batch,
+            input_seconds=self.input_seconds * growth,
+            feed_seconds=None if self.feed_seconds is None else self.feed_seconds * growth,
+            warnings=(*self.warnings, *told),
+        )
+
+    def on_faster_device(self, factor: float) -> "StepProfile":
+        """Computing and updating in 1/`factor` of the time."""
+        return replace(
+            self._computing(1 / factor),
+            update_seconds=self.update_seconds / factor,
+            other_seconds=self.other_seconds / factor,
+        )
+
+    def with_feed(self, factor: float) -> "StepProfile":
+        """Batches that come `factor` times as fast."""
+        return replace(
+            self,
+            input_seconds=self.input_seconds / factor,
+            feed_seconds=None if self.feed_seconds is None else self.feed_seconds / factor,
+        )
+
+    def _computing(self, factor: float) -> "StepProfile":
+        return replace(
+            self,
+            forward_seconds=self.forward_seconds * factor,
+            backward_seconds=self.backward_seconds * factor,
+            gradients=tuple(Gradient(g.payload_bytes, g.ready_seconds * factor) for g in self.gradients),
+            spread_seconds=self.spread_seconds * factor,
+        )
+
+
+def _proportional(measured: float, asked: float) -> str:
+    return (
+        f"Measured at batch {measured:g} only, so computing at batch {asked:g} is taken as proportional: "
+        "give records at two batches to know better."
+    )
+
+
+def profile_of(records: Sequence[Record]) -> StepProfile:
+    """From runs of one workload: of the most workers, beside one worker alone where there is such a run.
+
+    Runs at other batches say how computing grows with the batch.
+    """
+    _require_alike(records)
+    anchor = anchor_of(records)
+    alone = alone_of(records, anchor)
+    backward = own_backward(anchor, alone)
+    phases, step = anchor.phases, anchor.step_seconds
+    feed = _feed_seconds(anchor)
+    workers = anchor.spec["workers"]
+    sampled = anchor if anchor.gradients else alone
+    if sampled is None or not sampled.gradients:
+        raise DataError(
+            f"The record of {anchor.spec['strategy']} with {workers} worker(s) has no gradient times: its "
+            f"{anchor.steps_timed} timed steps were too few. Run it for longer."
+        )
+    spread, told = _spread(anchor)
+    told = (*told, *_uncertain(anchor), *_disturbed(anchor))
+    return StepProfile(
+        batch=anchor.spec["batch"],
+        rate_per_sample=anchor.throughput["value"] * step / (workers * anchor.spec["batch"]),
+        unit=anchor.throughput["unit"],
+        input_seconds=0.0 if feed else phases["input"],
+        forward_seconds=phases["forward"],
+        backward_seconds=backward,
+        update_seconds=phases["update"],
+        other_seconds=phases["other"],
+        gradients=_gradients(sampled.gradients, backward),
+        spread_seconds=spread,
+        feed_seconds=feed,
+        fixed_share=_fixed_share(records, anchor),
+        error=interval_error(anchor.throughput),
+        measured_workers=workers,
+        devices_per_node=_devices_per_node(anchor),
+        warnings=told,
+    )
+
+
+def profile_from(profile: Profile) -> StepProfile:
+    """From a device's profile, which is of one worker alone."""
+    backward = profile.backward_seconds
+    return StepProfile(
+        batch=profile.batch,
+        rate_per_sample=profile.units_per_step / profile.batch,
+        unit=profile.throughput["unit"],
+        input_seconds=profile.input_seconds,
+        forward_seconds=profile.forward_seconds,
+        backward_seconds=backward,
+        update_seconds=profile.update_seconds,
+        other_seconds=profile.other_seconds,
+        gradients=_gradients(profile.gradients, backward),
+        spread_seconds=profile.compute_spread * (profile.forward_seconds + backward),
+        error=interval_error(profile.throughput),
+    )
+
+
+def anchor_of(records: Sequence[Record]) -> Record:
+    """The run of the most workers; of several such the one that exchanged, and the last."""
+    return max(enumerate(records), key=lambda r: (r[1].spec["workers"], r[1].spec["strategy"] != "independent", r[0]))[
+        1
+    ]
+
+
+def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
+    """One worker alone at the same batch, if there is such a run."""
+    same = [r for r in records if (r.spec["workers"], r.spec["strategy"]) == (1, "independent")]
+    return next((r for r in reversed(same) if r.spec["batch"] == anchor.spec["batch"]), None)
+
+
+def own_backward(anchor: Record, alone: Record | None) -> float:
+    """Backward without the exchange's work on its core.
+
+    Beside a run of one worker alone: that one's backward, slowed as much as forward is. Otherwise the exchange and
+    backward are taken to have had half of the core each while both were under way.
+    """
+    backward = anchor.phases["backward"]
+    if anchor.spec["strategy"] == "independent":
+        return backward
+    if alone is not None and alone.phases["forward"]:
+        slowdown = max(1.0, anchor.phases["forward"] / alone.phases["forward"])
+        return min(backward, slowdown * alone.phases["backward"])
+    hidden = anchor.overlap["hidden"] if anchor.overlap else 0.0
+    return backward - min(hidden, backward) / 2
+
+
+def interval_error(throughput: dict[str, float | None]) -> float:
+    """Relative standard error of a rate, from its 95 % interval."""
+    low, high = throughput["low"], throughput["high"]
+    return _UNKNOWN_ERROR if not low or not high else min(_UNKNOWN_ERROR, math.log(high / low) / (2 * 1.96))
+
+
+def _gradients(sampled: Sequence[dict[str, Any]], backward: float) -> tuple[Gradient, ...]:
+    """When each was ready, on the scale of backward's own work, which ends with the last of them."""
+    scale = backward / max(g["ready_seconds"] for g in sampled)
+    return tuple(Gradient(g["bytes"], g["ready_seconds"] * scale) for g in sampled)
+
+
+def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
+    """What the mean wait for the last of n says: wait = sd · (expected maximum of n)."""
+    workers = anchor.spec["workers"]
+    if workers > 1 and anchor.phases.get("wait"):
+        return anchor.phases["wait"] / slowest_of(workers), ()
+    return 0.0, (
+        "How unlike workers are is not known from these records: waiting for the slowest is left out. Give a record "
+        "of two workers.",
+    )
+
+
+def _uncertain(anchor: Record) -> tuple[str, ...]:
+    if interval_error(anchor.throughput) < _UNKNOWN_ERROR:
+        return ()
+    return ("The measured rate is uncertain by half or twice, and so is all that follows from it: measure for longer.",)
+
+
+def _disturbed(anchor: Record) -> tuple[str, ...]:
+    """Times of a worker that lacked its core say more of its neighbours than of its exchange."""
+    queued = [worker.get("queued_seconds_per_step") for worker in anchor.per_worker]
+    share = max(((q or 0.0) / anchor.step_seconds for q in queued), default=0.0)
+    if anchor.spec["workers_per_device"] > 1 or share < QUEUED_SHARE:
+        return ()
+    return (
+        f"While this was measured a worker queued for its core for {100 * share:.0f} % of a step: other processes ran "
+        "there. Measure again on a quiet machine.",
+    )
+
+
+def _feed_seconds(anchor: Record) -> float | None:
+    """What the feed needs for a batch, where batches are made ahead and were waited for all the same."""
+    options = grammar.parse(anchor.spec["feed"], "feed").options
+    ahead = any(int(options.get(name, "0")) for name in ("prefetch", "loaders"))
+    bound = anchor.phases["input"] >= FEED_BOUND_SHARE * anchor.step_seconds
+    return anchor.step_seconds if ahead and bound else None
+
+
+def _devices_per_node(anchor: Record) -> int | None:
+    if anchor.environment["device_kind"] != "cpu":
+        return None
+    return int(anchor.environment["cores"]) // int(anchor.spec["cores_per_device"])
+
+
+def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
+    """Of computing at the anchor's batch, the part a of a + b · batch; from runs alike but for the batch."""
+    for strategy, workers in ((anchor.spec["strategy"], anchor.spec["workers"]), ("independent", 1)):
+        alike = [r for r in records if (r.spec["strategy"], r.spec["workers"]) == (strategy, workers)]
+        batches = np.array([r.spec["batch"] for r in alike], dtype=float)
+        if len(set(batches)) > 1:
+            seconds = np.array([r.phases["forward"] + own_backward(r, alone_of(records, r)) for r in alike])
+            per_sample, fixed = np.polyfit(batches, seconds, 1)
+            there = fixed + per_sample * anchor.spec["batch"]
+            return float(np.clip(fixed / there, 0.0, 1.0))
+    return None
+
+
+def _require_alike(records: Sequence[Record]) -> None:
+    if not records:
+        raise DataError("There are no records to make a profile of: give at least one.")
+    for name in _SAME:
+        values = list(dict.fromkeys(str(r.spec[name]) for r in records))
+        if len(values) > 1:
+            raise DataError(
+                f"The records differ in {name.replace('_', ' ')} ({', '.join(values)}): a projection is of one kind "
+                "of run; give those of one."
+            )

@@ -1,0 +1,99 @@
+"""A step with parameter servers: gradients to their servers, an update there, parameters back."""
+
+from dataclasses import dataclass
+
+from paceline.project.network import MESSAGE_PASSES, Host, Layout, Network
+from paceline.traffic.ps import ParameterServer
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Who serves whom, and over what."""
+
+    options: ParameterServer
+    layout: Layout
+    network: Network
+    host: Host
+    shared: bool
+    """Whether servers run on the workers' devices."""
+
+    @property
+    def servers(self) -> int:
+        """Each owns an equal part of all parameters."""
+        return self.options.servers
+
+    @property
+    def on_one_core(self) -> int:
+        """Servers of the core that has most of them."""
+        return -(-self.servers // self.layout.workers) if self.shared else 1
+
+    @property
+    def latency_seconds(self) -> float:
+        """Of one message between a worker and a server."""
+        link = self.network.between if self.layout.nodes > 1 else self.network.inside
+        return link.latency_seconds
+
+    def wire_seconds(self, payload_bytes: float, workers: int) -> float:
+        """One payload of each of so many workers, over the link that is used most.
+
+        A node's workers share its link, and a server's link carries its part from all of them; what is served on the
+        same node stays there. Servers with devices of their own have a node, and a link, each.
+        """
+        part, nodes = payload_bytes / self.servers, self.layout.nodes
+        if nodes == 1:
+            return workers * part / self.network.inside.bytes_per_second
+        here = min(workers, self.layout.fullest)
+        if not self.shared:
+            return max(here * payload_bytes, workers * part) / self.network.between.bytes_per_second
+        fewest, most = self.servers // nodes, -(-self.servers // nodes)
+        leaving, arriving = here * (payload_bytes - fewest * part), most * part * (workers - here)
+        return max(leaving, arriving) / self.network.between.bytes_per_second
+
+    def worker_seconds(self, payload_bytes: float, passes: float) -> float:
+        """Work of a worker's core on its payload, cut for the servers."""
+        return passes * payload_bytes * self.host.pass_seconds_per_byte + self.servers * self.host.message_seconds
+
+    def server_seconds(self, payload_bytes: float, workers: int, passes: float) -> float:
+        """Work of a server's core on its part of the payload of each of so many workers."""
+        part = payload_bytes / self.servers
+        each = passes * part * self.host.pass_seconds_per_byte + self.host.message_seconds
+        return self.on_one_core * workers * each
+
+
+@dataclass(frozen=True)
+class ServedStep:
+    """What serving adds to a worker's step."""
+
+    exchange_seconds: float
+    update_seconds: float
+    busy_seconds: float
+    """Of a step, how long a server works for one worker: no more updates than that allow can be made."""
+
+
+def served_step(serving: Serving, payload: dict[str, int], update_seconds: float, *, together: bool) -> ServedStep:
+    """One exchange and one update, for all workers together or for one of them.
+
+    To the servers: sending, receiving, and after the last one a pass to add. Then `go` and `apply`, the update, and
+    back: sending, receiving, and a pass to put the parameters in their place. A core that does both sides does them
+    one after the other; otherwise core, link and server work on a payload side by side.
+    """
+    workers = serving.layout.workers if together else 1
+    there, back = payload["to_server"], payload["from_server"]
+    update = serving.on_one_core * update_seconds / serving.servers
+    push = _stage(serving, there, workers, worker_passes=MESSAGE_PASSES)
+    adding = serving.server_seconds(there, workers, 1.0)
+    pull = _stage(serving, back, workers, worker_passes=MESSAGE_PASSES + 1.0)
+    busy = (
+        serving.server_seconds(there, 1, MESSAGE_PASSES + 1.0)
+        + update
+        + serving.server_seconds(back, 1, MESSAGE_PASSES)
+    )
+    return ServedStep(push + adding + 2 * serving.latency_seconds + pull, update, busy)
+
+
+def _stage(serving: Serving, payload_bytes: int, workers: int, *, worker_passes: float) -> float:
+    """Payloads of so many workers one way."""
+    own = serving.worker_seconds(payload_bytes, worker_passes)
+    served = serving.server_seconds(payload_bytes, workers, MESSAGE_PASSES)
+    on_core = own + served if serving.shared else max(own, served)
+    return serving.latency_seconds + max(on_core, serving.wire_seconds(payload_bytes, workers))

@@ -1,0 +1,148 @@
+"""A table of workers and throughput, made ready for a fit: step times, what a step yields, and what to warn about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.errors import DataError, SpecError
+from paceline.project.laws import Array, Settings
+from paceline.references.base import Reference, Row, Series
+
+_NOT_SAMPLES = ("word", "token")
+_IMPOSSIBLE = 1.05
+_REPEATS_APART = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of one series, sorted by workers."""
+
+    name: str
+    at: Settings
+    seconds: Array
+    """Step time; where it is not known, workers ÷ throughput, which is in proportion to it."""
+
+    is_step_time: bool
+    yields: float | None
+    """Units per worker and step, for each sample of the batch where that is known; None where speed is not known."""
+
+    unit: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def counts(self) -> Array:
+        """The different counts of workers, in order."""
+        return np.unique(self.at.workers)
+
+    def throughput(self, at: Settings, seconds: Array) -> Array | None:
+        """Units per second of all workers together."""
+        if self.yields is None:
+            return None
+        return np.asarray(at.workers * (1.0 if at.batch is None else at.batch) * self.yields / seconds)
+
+    def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "Table":
+        """Some of the rows."""
+        nodes, batch = (None if c is None else c[chosen] for c in (self.at.nodes, self.at.batch))
+        at = Settings(self.at.workers[chosen], nodes, batch)
+        return Table(self.name, at, self.seconds[chosen], self.is_step_time, self.yields, self.unit, self.warnings)
+
+
+def one_series(reference: Reference, label: str | None) -> Series:
+    """The series that is meant; of several one must be named."""
+    if label is None and len(reference.series) == 1:
+        return reference.series[0]
+    labels = [series.label for series in reference.series]
+    if label not in labels:
+        what = f"--series {label!r} is not in it" if label is not None else f"it holds {len(labels)} series"
+        raise SpecError(f"{reference.title}: {what}; choose with --series one of: {', '.join(labels)}.")
+    return reference.series[labels.index(label)]
+
+
+def from_series(name: str, series: Series) -> Table:
+    """Step times of a series' rows; refused where they cannot be told or compared."""
+    rows = [row for row in series.rows if row.workers is not None and _has_speed(series, row)]
+    left_out = len(series.rows) - len(rows)
+    warnings = [f"{left_out} rows without a speed or step time were left out."] if left_out else []
+    if not rows:
+        raise DataError(f"{name}: no row has both workers and a speed: give `throughput` or `step_seconds`.")
+    rows.sort(key=lambda row: row.workers or 0)
+    if len({row.workers for row in rows}) < 2:
+        raise DataError(
+            f"{name}: all rows have {rows[0].workers} workers; how speed changes with workers takes two counts: "
+            "measure another one, best twice as many."
+        )
+    batch = _batch(name, rows)
+    at = Settings(np.array([row.workers for row in rows], float), _nodes(rows, warnings), batch)
+    seconds, is_step_time, yields = _seconds(name, series, rows, at)
+    _warn(at, seconds, warnings)
+    unit = series.unit or ("samples/s" if yields is not None and at.batch is not None else None)
+    return Table(name, at, seconds, is_step_time, yields, unit, tuple(warnings))
+
+
+def _has_speed(series: Series, row: Row) -> bool:
+    return row.step_seconds is not None or series.rate(row) is not None
+
+
+def _batch(name: str, rows: Sequence[Row]) -> Array | None:
+    """Samples per worker; a batch of all workers is divided among them."""
+    found = [row.whole_batch / row.workers if row.whole_batch and row.workers else row.batch for row in rows]
+    given = [batch for batch in found if batch is not None]
+    if not given:
+        return None
+    if len(given) < len(rows):
+        if len(set(given)) > 1:
+            raise DataError(f"{name}: some rows have a batch and others have none: give it in every row, or in none.")
+        found = [given[0]] * len(rows)
+    return np.array(found, float)
+
+
+def _nodes(rows: Sequence[Row], warnings: list[str]) -> Array | None:
+    """One worker is on one node; otherwise nodes are known of all rows, or not used."""
+    found = [1 if row.workers == 1 else row.nodes for row in rows]
+    if not any(row.nodes for row in rows):
+        return None
+    if None in found:
+        warnings.append("Nodes are not given in every row, so they were not used.")
+        return None
+    return np.array(found, float)
+
+
+def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tuple[Array, bool, float | None]:
+    """Step times, whether they are real ones, and what a step yields."""
+    times = [row.step_seconds for row in rows]
+    rates = [series.rate(row) for row in rows]
+    samples = at.workers * (1.0 if at.batch is None else at.batch)
+    both = [r * t / s for r, t, s in zip(rates, times, samples, strict=True) if r is not None and t is not None]
+    yields = float(np.median(both)) if both else None
+    counts_samples = at.batch is not None and not (series.unit or "").startswith(_NOT_SAMPLES)
+    if yields is None and None not in rates:
+        yields = series.units_per_sample if series.units_per_sample and at.batch is not None else 1.0
+        is_step_time = at.batch is not None and (series.units_per_sample is not None or counts_samples)
+        return samples * yields / np.array(rates, float), is_step_time, yields
+    if None in times and yields is None:
+        raise DataError(f"{name}: some rows have only a speed, others only a step time: give one of them in every row.")
+    of_speeds = [s * (yields or 1.0) / (r or 1.0) for s, r in zip(samples, rates, strict=True)]
+    seconds = [other if time is None else time for time, other in zip(times, of_speeds, strict=True)]
+    if yields is None and at.batch is not None:
+        yields = 1.0
+    return np.array(seconds, float), True, yields
+
+
+def _warn(at: Settings, seconds: Array, warnings: list[str]) -> None:
+    keys = np.stack([at.workers, *(c for c in (at.nodes, at.batch) if c is not None)], axis=1)
+    unique, group = np.unique(keys, axis=0, return_inverse=True)
+    for index in range(len(unique)):
+        same = seconds[group.reshape(-1) == index]
+        if same.max() / same.min() - 1 > _REPEATS_APART:
+            warnings.append(
+                f"Rows of {unique[index][0]:.0f} workers with the same settings lie {same.max() / same.min() - 1:.0%} "
+                "apart: their median was used."
+            )
+    if at.batch is None or len(np.unique(at.batch)) == 1:
+        fastest = float(np.median(seconds[at.workers == at.workers.min()])) / seconds
+        if fastest.max() > _IMPOSSIBLE:
+            warnings.append(
+                f"Speed per worker rises by {fastest.max() - 1:.0%} with more workers, which these cannot bring: "
+                "check the smallest row. The projection never rises faster than the workers."
+            )

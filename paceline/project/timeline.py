@@ -1,0 +1,97 @@
+"""One worker's step in time: backward and the exchange of its gradients, on one core and one link."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.project.network import Load
+
+
+@dataclass(frozen=True)
+class Message:
+    """What leaves once so much of backward's own work is done, and what it asks for."""
+
+    ready_seconds: float
+    load: Load
+
+
+@dataclass(frozen=True)
+class Interval:
+    """When a message was ready and when its exchange was over, in seconds since backward began."""
+
+    ready_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Where backward and every message ended, in seconds since backward began."""
+
+    backward_seconds: float
+    """The exchange's own work on the core included."""
+
+    messages: tuple[Interval, ...]
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Exchange that goes on after backward has ended."""
+        last = max((m.end_seconds for m in self.messages), default=0.0)
+        return max(0.0, last - self.backward_seconds)
+
+
+def timeline(backward_seconds: float, messages: Sequence[Message], in_flight: int) -> Timeline:
+    """Messages leave in the order given, at most `in_flight` at once.
+
+    Core: a message's work is done when the message is ready, and backward stands still meanwhile. So moments of
+    backward do not depend on the network, and neither more bandwidth nor less latency can delay anything.
+    Link: latency first, which others may use; then the bytes, the link shared equally by all that send.
+    A message is over when core and link are done with it: they work on its slices side by side.
+    """
+    ready, on_core, delay = [], [], 0.0
+    hidden = 0.0
+    for message in messages:
+        ready.append(message.ready_seconds + delay)
+        delay += message.load.host_seconds
+        on_core.append(message.ready_seconds + delay)
+        if message.ready_seconds < backward_seconds:
+            hidden = delay
+    link = _link([(when, m.load) for when, m in zip(ready, messages, strict=True)], in_flight)
+    ends = tuple(Interval(r, max(core, end)) for r, core, end in zip(ready, on_core, link, strict=True))
+    return Timeline(backward_seconds + hidden, ends)
+
+
+@dataclass
+class _Sending:
+    """A message on the link."""
+
+    index: int
+    flows_from: float
+    """When its latency is over."""
+
+    left_seconds: float
+    """What its bytes still need of the whole link."""
+
+
+def _link(arrivals: Sequence[tuple[float, Load]], in_flight: int) -> list[float]:
+    """When the link is done with each message; events are a start, the end of a latency and the end of a message."""
+    ends = [0.0] * len(arrivals)
+    sending: list[_Sending] = []
+    now, following = 0.0, 0
+    while following < len(arrivals) or sending:
+        while following < len(arrivals) and len(sending) < in_flight and arrivals[following][0] <= now:
+            load = arrivals[following][1]
+            sending.append(_Sending(following, now + load.latency_seconds, load.wire_seconds))
+            following += 1
+        flowing = [s for s in sending if s.flows_from <= now]
+        events = [s.flows_from for s in sending if s.flows_from > now]
+        if following < len(arrivals) and len(sending) < in_flight:
+            events.append(arrivals[following][0])
+        first = min(flowing, key=lambda s: s.left_seconds, default=None)
+        finish = now + first.left_seconds * len(flowing) if first else None
+        until = min([*events, finish] if finish is not None else events)
+        for s in flowing:
+            s.left_seconds = max(0.0, s.left_seconds - (until - now) / len(flowing))
+        now = until
+        if first is not None and until == finish:
+            ends[first.index] = now
+            sending.remove(first)
+    return ends

@@ -1,0 +1,132 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explain.situations import USUAL, Situation, alone, write
+
+TABLE = "workers,throughput\n4,352\n1,100\n2,190\n"
+
+
+def paceline(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "paceline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+
+
+def projected(*arguments: object) -> dict[str, Any]:
+    finished = paceline("project", *arguments, "--json")
+    assert finished.returncode == 0, finished.stderr
+    content: dict[str, Any] = json.loads(finished.stdout)
+    return content
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_json_has_exactly_what_is_promised(file: Path) -> None:
+    content = projected(file, "--workers", "1..8")
+    assert list(content) == ["law", "curve", "knee_workers", "validated_on", "warnings"]
+    assert [point["workers"] for point in content["curve"]] == list(range(1, 9))
+    names = ["workers", "nodes", "batch", "throughput", "step_seconds", "low80", "high80", "low95", "high95", "limit"]
+    assert all(list(point) == names for point in content["curve"])
+    last = content["curve"][-1]
+    assert last["nodes"] is last["batch"] is last["step_seconds"] is None
+    assert 500 < last["low80"] < last["throughput"] < last["high80"] < 800
+
+
+def test_points_of_a_file_are_answered_in_its_order(tmp_path: Path) -> None:
+    table, at = tmp_path / "mine.csv", tmp_path / "at.csv"
+    table.write_text("workers,nodes,batch,step_seconds\n1,1,32,0.1\n4,1,32,0.11\n4,1,64,0.2\n8,2,32,0.14\n")
+    at.write_text("workers,nodes,batch\n16,4,32\n8,1,64\n16,,\n")
+    curve = projected(table, "--at", at)["curve"]
+    assert [(p["workers"], p["nodes"], p["batch"]) for p in curve] == [(16, 4, 32), (8, 1, 64), (16, 4, 32)]
+    assert curve[0] == curve[2]
+    assert curve[0]["throughput"] == pytest.approx(16 * 32 / curve[0]["step_seconds"])
+
+
+def test_words_come_first_then_the_table(file: Path) -> None:
+    finished = paceline("project", file, "--workers", "8,16", "--efficiency", "0.8", "--price", "2")
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    assert lines[0].startswith("16 workers would reach ")
+    assert "At an efficiency of 80% or better" in finished.stdout
+    assert "cost of a million" in finished.stdout
+    assert "…" not in finished.stdout
+
+
+def test_time_to_a_target_is_added(tmp_path: Path) -> None:
+    table, runs = tmp_path / "mine.csv", tmp_path / "runs.csv"
+    table.write_text("workers,batch,images/s\n1,64,219\n2,64,422\n4,64,852\n")
+    runs.write_text("global_batch,samples\n64,1000000\n256,1100000\n1024,1700000\n")
+    content = projected(table, "--workers", "4,8", "--target", runs)
+    times = content["time_to_target"]
+    assert [time["workers"] for time in times] == [4, 8]
+    assert all(time["low80"] < time["seconds"] < time["high80"] for time in times)
+
+
+def test_a_reference_is_projected_by_name_and_series() -> None:
+    curve = projected("dgx1-p100", "--series", "VGG16", "--workers", "16", "--workers-per-node", "8")["curve"]
+    assert curve[0]["nodes"] == 2
+    assert 1000 < curve[0]["throughput"] < 2 * 1081
+
+
+def test_records_without_gradients_are_a_table_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text("{}")
+    write(tmp_path / "runs" / "a", alone())
+    write(tmp_path / "runs" / "b", Situation(phases={**USUAL, "exchange": 0.020}))
+    curve = projected(tmp_path, "--series", "vae allreduce dataset", "--workers", "2,4")["curve"]
+    assert curve[0]["throughput"] < curve[1]["throughput"] < 2 * curve[0]["throughput"]
+    finished = paceline("project", tmp_path, "--network", "1Gbps")
+    assert finished.returncode == 2
+    assert "the records hold no gradients" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("workers,throughput\n1,100\n", (), "takes two counts"),
+        ("workers,throughput\n1,0\n2,100\n", (), "line 2: throughput '0' is not valid"),
+        ("workers,throughput\n1,fast\n2,100\n", (), "line 2: throughput 'fast' is not valid"),
+        ("workers,throughput\n1,100\n2,50\n4,1\n8,0.001\n", (), "from what any law of scaling gives"),
+        (TABLE, ("--workers", "0..4"), "a range goes up from 1"),
+        (TABLE, ("--workers", "many"), "write a range or a list"),
+        (TABLE, ("--workers", "5000"), "too far for 3 counts"),
+        (TABLE, ("--workers-per-node", "0"), "must be at least 1"),
+        (TABLE, ("--network", "1Gbps"), "a table does not say what is exchanged"),
+        (TABLE, ("--price", "-1"), "--price -1.0 is not valid"),
+        (TABLE, ("--at", "missing.csv"), "missing.csv cannot be read"),
+        ("strategy,workers,throughput\na,1,1\na,2,2\nb,1,1\nb,2,2\n", (), "choose with --series one of: a, b"),
+    ],
+)
+def test_a_wrong_request_ends_with_2_and_a_remedy(
+    tmp_path: Path, text: str, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "mine.csv").write_text(text)
+    finished = paceline("project", "mine.csv", *arguments, cwd=tmp_path)
+    assert finished.returncode == 2
+    assert words in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes\n1\n", "asks for nothing"),
+        ("workers\n", "asks for nothing"),
+        ("workers\nmany\n", "line 2: workers 'many' is not valid"),
+        ("workers,nodes\n2,4\n", "4 nodes for 2 workers"),
+        ("workers,batch\n2,-1\n", "batch '-1' is not valid"),
+    ],
+)
+def test_points_that_cannot_be_are_refused_with_their_line(file: Path, text: str, words: str) -> None:
+    at = file.with_name("at.csv")
+    at.write_text(text)
+    finished = paceline("project", file, "--at", at)
+    assert finished.returncode == 2
+    assert words in finished.stderr

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from paceline.project.laws import BETWEEN, INSIDE, Law, Settings, family
+
+COUNTS = np.array([1.0, 2, 4, 8, 16, 32, 64, 1024])
+LAWS = (*family(1.0, None, knows_nodes=False), *family(1.0, 32.0, knows_nodes=True))
+
+
+def settings(law: Law) -> Settings:
+    if law.between is None:
+        return Settings(COUNTS, None, None)
+    return Settings(COUNTS, np.maximum(1, COUNTS / 8), np.full_like(COUNTS, 32))
+
+
+def draws(law: Law) -> np.ndarray:
+    return law.centre + law.spread * np.random.default_rng(0).standard_normal((200, len(law.centre)))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_more_workers_never_make_a_step_shorter(law: Law) -> None:
+    seconds = law.log_seconds(draws(law), settings(law))
+    assert np.all(np.diff(seconds, axis=1) >= -1e-12)  # so throughput is never more than linear
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_without_exchange_and_spread_the_line_is_ideal(law: Law) -> None:
+    draw = law.centre.copy()
+    quiet = law.exchanging | np.array([name in ("slowest", "sharing") for name in law.parameters])
+    draw[quiet] = -50
+    seconds = law.log_seconds(draw[None, :], settings(law))
+    assert np.ptp(seconds) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_dearer_exchange_never_helps(law: Law) -> None:
+    many = draws(law)
+    for index in np.flatnonzero(law.exchanging):
+        dearer = many.copy()
+        dearer[:, index] += 1
+        assert np.all(law.log_seconds(dearer, settings(law)) >= law.log_seconds(many, settings(law)) - 1e-12)
+
+
+def test_shapes_grow_as_they_are_named() -> None:
+    def added(inside: str) -> np.ndarray:
+        law = next(one for one in LAWS if one.between is None and one.inside == inside and not one.overlaps)
+        return law.parts(law.centre[None, :], Settings(np.array([2.0, 4, 8]), None, None))["exchange"][0]
+
+    assert added("ring") / added("ring")[0] == pytest.approx([1, 1.5, 1.75])  # 2(n − 1)/n
+    assert added("gather") / added("gather")[0] == pytest.approx([1, 3, 7])  # n − 1
+
+
+def test_compute_is_a_fixed_part_and_one_in_proportion_to_the_batch() -> None:
+    law = next(one for one in LAWS if one.between is not None)
+    at = Settings(np.ones(3), np.ones(3), np.array([32.0, 64, 96]))
+    seconds = np.exp(law.log_seconds(law.centre[None, :], at))[0]
+    assert seconds[2] - seconds[1] == pytest.approx(seconds[1] - seconds[0])
+    assert seconds[1] < 2 * seconds[0]
+
+
+def test_hiding_makes_a_step_shorter_but_not_shorter_than_its_longer_part() -> None:
+    plain, hidden = (one for one in LAWS if one.between is None and one.inside == "ring")
+    at = Settings(np.array([8.0]), None, None)
+    draw = plain.centre.copy()
+    parts = plain.parts(draw[None, :], at)
+    compute = sum(float(parts[name][0, 0]) for name in ("compute", "slowest"))
+    with_overlap = float(np.exp(hidden.log_seconds(np.append(draw, 0.0)[None, :], at))[0, 0])
+    assert compute < with_overlap < float(np.exp(plain.log_seconds(draw[None, :], at))[0, 0])
+
+
+def test_laws_are_as_likely_as_one_together() -> None:
+    assert sum(INSIDE.values()) == pytest.approx(1)
+    assert sum(BETWEEN.values()) == pytest.approx(1)

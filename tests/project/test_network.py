@@ -1,0 +1,119 @@
+"""Networks as people write them, and what a transfer costs on them."""
+
+import math
+
+import pytest
+
+from paceline.errors import SpecError
+from paceline.project.network import (
+    FLOW_BYTES_PER_SECOND,
+    TCP_PASSES,
+    TCP_SHARE,
+    Host,
+    Layout,
+    Link,
+    Load,
+    Network,
+    collective_load,
+    parse_bandwidth,
+)
+from paceline.traffic.base import Transfer
+from paceline.units import parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_second"),
+    [("1Gbps", 125e6), ("100 Mbps", 12.5e6), ("125MB/s", 125e6), ("2.5gbps", 312.5e6), ("8kbps", 1e3), ("1e3B/s", 1e3)],
+)
+def test_a_bandwidth_is_bits_or_bytes_per_second(text: str, bytes_per_second: float) -> None:
+    assert parse_bandwidth(text) == bytes_per_second
+
+
+@pytest.mark.parametrize("text", ["1G", "fast", "-1Gbps", "0Gbps", "1e999Gbps", "", "1Gbit"])
+def test_what_is_no_bandwidth_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(SpecError, match="bandwidth"):
+        parse_bandwidth(text)
+
+
+def test_a_network_keeps_what_tcp_leaves_of_it_and_no_more_than_one_flow_reaches() -> None:
+    network = Network.parse("10Gbps,latency=50us,inside=100Gbps,inside_latency=5us")
+    assert network.between == Link(TCP_SHARE * 10e9 / 8, parse_seconds("50us"))
+    assert network.inside == Link(FLOW_BYTES_PER_SECOND, parse_seconds("5us"))
+    assert network.in_flight == 2
+
+
+def test_an_efficiency_that_is_given_is_taken_as_it_is() -> None:
+    network = Network.parse("100Gbps,efficiency=80%,in_flight=1")
+    assert network == Network(between=Link(0.8 * 100e9 / 8, 0.0), in_flight=1)
+    assert Network.parse("100Gbps,efficiency=0.8,in_flight=1") == network
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("latency=5us", "bandwidth"),
+        ("1Gbps,latncy=5us", "latency"),
+        ("1Gbps,latency=5 parsecs", "time"),
+        ("1Gbps,latency", "latency=…"),
+        ("1Gbps,latency=1us,latency=2us", "once"),
+        ("1Gbps,efficiency=1.5", "at most 1"),
+        ("1Gbps,efficiency=high", "at most 1"),
+        ("1Gbps,in_flight=0", "at least 1"),
+        ("1Gbps,in_flight=two", "whole number"),
+    ],
+)
+def test_a_network_that_makes_no_sense_is_refused_by_its_rule(text: str, word: str) -> None:
+    with pytest.raises(SpecError, match=word):
+        Network.parse(text)
+
+
+def test_nodes_are_filled_one_after_the_other() -> None:
+    assert (Layout(10, 4).nodes, Layout(10, 4).fullest) == (3, 4)
+    assert (Layout(2, 4).nodes, Layout(2, 4).fullest) == (1, 2)
+    with pytest.raises(SpecError):
+        Layout(0, 4)
+
+
+def test_workers_are_spread_evenly_over_nodes_that_are_given() -> None:
+    assert (Layout.even(9, 4).nodes, Layout.even(9, 4).fullest) == (4, 3)
+    with pytest.raises(SpecError, match="1 to 4 nodes"):
+        Layout.even(4, 5)
+
+
+def test_a_ring_takes_its_rounds_of_latency_and_twice_all_but_one_slice() -> None:
+    network = Network(between=Link(1e6, 1e-3))
+    load = collective_load(Transfer("ring", 8000), Layout(4, 1), network, Host())
+    assert load.latency_seconds == pytest.approx(6 * 1e-3)  # 2(n−1) rounds
+    assert load.wire_seconds == pytest.approx(6 * 2000 / 1e6)  # of a quarter each
+    assert load.host_seconds == 0
+
+
+def test_in_a_ring_over_nodes_one_hop_of_each_node_leaves_it() -> None:
+    network = Network(between=Link(1e6, 1e-3), inside=Link(4e6, 1e-4))
+    load = collective_load(Transfer("ring", 8000), Layout(8, 4), network, Host())
+    # Of 8 hops 2 leave a node; slices of 1000 bytes go at the pace of the slower link.
+    assert load.latency_seconds == pytest.approx(14 * (0.25 * 1e-3 + 0.75 * 1e-4))
+    assert load.wire_seconds == pytest.approx(14 * 1000 / 1e6)
+
+
+def test_a_core_sends_receives_and_adds_half_of_it() -> None:
+    host = Host(pass_seconds_per_byte=1e-9, message_seconds=1e-5)
+    load = collective_load(Transfer("ring", 1_000_000), Layout(2, 2), Network(), host)
+    assert load == Load(0.0, 0.0, pytest.approx(2 * 1e-5 + (2 * TCP_PASSES + 0.5) * 1e-3))
+
+
+def test_a_broadcast_goes_round_once_and_adds_nothing() -> None:
+    host, network = Host(1e-9, 0.0), Network(inside=Link(1e6, 0.0))
+    load = collective_load(Transfer("broadcast", 2000), Layout(2, 2), network, host)
+    assert (load.wire_seconds, load.host_seconds) == (pytest.approx(1e-3), pytest.approx(2 * TCP_PASSES * 1000 * 1e-9))
+
+
+@pytest.mark.parametrize(("payload", "workers"), [(0, 8), (1000, 1)])
+def test_nothing_to_say_or_nobody_to_talk_to_costs_nothing(payload: int, workers: int) -> None:
+    network, host = Network(between=Link(1.0, 1.0), inside=Link(1.0, 1.0)), Host(1.0, 1.0)
+    assert collective_load(Transfer("ring", payload), Layout(workers, 1), network, host) == Load()
+
+
+def test_a_link_without_limits_adds_no_time() -> None:
+    assert Link().bytes_per_second == math.inf
+    assert collective_load(Transfer("ring", 10**9), Layout(64, 8), Network(), Host()) == Load()
