@@ -2,13 +2,9 @@
 
     python benchmarks/projection.py [--turns 5] [--steps 100] [--keep FOLDER] [WORKLOAD@BATCH …]
 
-All settings run in turns, two workers on one node, each with one core. Shown are two errors:
-
-- of the step's time: the quietest stretch of steps of each setting, predicted from that of allreduce alone. On a
-  machine that others use it says little, as waiting for a core is not in the model.
-- of the processor time of a step, on the core that has most of it: each setting's median over the turns, predicted from
-  the medians of one worker alone and of allreduce. It depends less on who else uses the machine, and on one that nobody
-  else uses a step takes little longer.
+All settings run in turns, two workers on one node, each with one core. Compared is the quietest stretch of steps of
+each with what is predicted from that of allreduce alone. On a machine that others use it says little, as waiting for
+a core is not in the model.
 """
 
 import argparse
@@ -16,7 +12,6 @@ import dataclasses
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +31,8 @@ from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 
 WORKLOADS = ("vae@1", "resnet18:image=32@2")
-ALONE = "independent"
 ANCHOR = "allreduce"
 STRATEGIES = (
-    ALONE,
     ANCHOR,
     "allreduce:bucket=250KB",
     "allreduce:bucket=4MB",
@@ -55,10 +48,9 @@ QUIET_STEPS = 8
 
 def run(workload: str, batch: int, strategy: str, steps: int, folder: Path) -> Record:
     """One run."""
-    workers = 1 if strategy == ALONE else 2
     spec = RunSpec(
         workload=workload,
-        workers=workers,
+        workers=2,
         batch=batch,
         strategy=strategy,
         steps=steps,
@@ -86,30 +78,12 @@ def quietest(record: Record, folder: Path) -> Record:
     return dataclasses.replace(record, phases=phases, overlap=overlap, buckets=buckets_of(series, timed))
 
 
-def in_processor_time(alone: Record, anchor: Record) -> list[Record]:
-    """Both records with phases in processor time: what the anchor has beyond one worker alone is its exchange."""
-    own = statistics.fmean(worker["cpu_seconds_per_step"] for worker in alone.per_worker)
-    phases = {name: seconds * own / alone.step_seconds for name, seconds in alone.phases.items()}
-    beyond = statistics.fmean(worker["cpu_seconds_per_step"] for worker in anchor.per_worker) - own
-    exchanged = {**phases, "exchange": max(0.0, beyond), "wait": 0.0}
-    return [dataclasses.replace(alone, phases=phases), dataclasses.replace(anchor, phases=exchanged)]
-
-
-def processor_seconds(record: Record) -> float:
-    """Of a step, on the core that has most of it: its worker's, and its servers'."""
-    cores = {worker["device"]: float(worker["cpu_seconds_per_step"]) for worker in record.per_worker}
-    for server in record.servers:
-        share = server["utilisation_percent"] / 100
-        cores[server["device"]] = cores.get(server["device"], 0.0) + share * record.step_seconds
-    return max(cores.values())
-
-
-def predicted(records: Sequence[Record], strategy: str) -> Step:
-    """Two workers on one node by this strategy, from these records."""
-    host = fit_host(records)
+def predicted(anchor: Record, strategy: str) -> Step:
+    """Two workers on one node by this strategy, from a record of another."""
+    host = fit_host([anchor])
     assert host is not None, "two workers of one node exchange by the work of their cores"
     setting = Setting(traffic=catalogue.resolve(strategy), layout=Layout(2, 2), host=host)
-    return simulate(profile_of(records), setting)
+    return simulate(profile_of([anchor]), setting)
 
 
 def measure(workload: str, batch: int, turns: int, steps: int, folder: Path) -> dict[str, list[Record]]:
@@ -121,18 +95,15 @@ def measure(workload: str, batch: int, turns: int, steps: int, folder: Path) -> 
     return measured
 
 
-def compare(workload: str, batch: int, measured: dict[str, list[Record]], quiet: dict[str, Record]) -> None:
+def compare(workload: str, batch: int, quiet: dict[str, Record]) -> None:
     """A row for each setting."""
-    usual = {name: sorted(runs, key=processor_seconds)[len(runs) // 2] for name, runs in measured.items()}
     for strategy in STRATEGIES[1:]:
         seen = quiet[strategy]
         exposed = (seen.phases["exchange"] + seen.phases["wait"]) / seen.step_seconds
-        in_time = predicted([quiet[ANCHOR]], strategy).seconds / seen.step_seconds - 1
-        busy = processor_seconds(usual[strategy])
-        in_busy = predicted(in_processor_time(usual[ALONE], usual[ANCHOR]), strategy).seconds / busy - 1
+        error = predicted(quiet[ANCHOR], strategy).seconds / seen.step_seconds - 1
         print(
             f"| {workload} | {batch} | {strategy} | {1e3 * seen.step_seconds:.1f} ms | {100 * exposed:.0f} % | "
-            f"{100 * in_time:+.0f} % | {1e3 * busy:.1f} ms | {100 * in_busy:+.1f} % |",
+            f"{100 * error:+.0f} % |",
             flush=True,
         )
 
@@ -147,8 +118,8 @@ def main() -> None:
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{arguments.turns} turns of {arguments.steps} steps; load at the start {load:.1f}.\n")
-    print("| workload | batch | strategy | a step | exposed | error | processor time | error |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| workload | batch | strategy | a step | exposed | error |")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         for text in arguments.workloads:
             name, _, batch = text.partition("@")
@@ -161,7 +132,7 @@ def main() -> None:
                 )
                 for strategy, runs in measured.items()
             }
-            compare(name, int(batch), measured, quiet)
+            compare(name, int(batch), quiet)
     print(f"\nLoad at the end {os.getloadavg()[0]:.1f}.")
 
 

@@ -1,41 +1,113 @@
 """`paceline project`: what more workers, or another network, would bring."""
 
-import json as jsons
-from collections.abc import Sequence
+import json as json_format
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.errors import SpecError
+from paceline.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
-    from paceline.project.curve import Curve, Point
+    from rich.console import Console
+
+    from paceline.project.answer import Answer, Runs
+    from paceline.project.curve import Point
+    from paceline.project.further import Further
+    from paceline.project.targets import SamplesToTarget
+    from paceline.project.whatif import Question
     from paceline.record import Record
+    from paceline.references.base import Reference
 
 _TABLES = (".csv", ".tsv", ".txt", ".md")
+_PICTURES = (".svg", ".png")
+_PATIENCE_SECONDS, _REFRESH_SECONDS, _LINE_SECONDS = 2.0, 0.5, 5.0
 
 # Everything else is imported in the functions, so that --help answers at once.
 
+_POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)", "What else to tell"
+
+Source = Annotated[
+    list[str], typer.Argument(metavar="SOURCE…", help="A CSV table, a reference's name, a study, or records.")
+]
+Workers = Annotated[str | None, typer.Option(rich_help_panel=_POINTS, help="Counts: 1..64 or 1,2,4 (default: 1..64).")]
+At = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=_POINTS, metavar="FILE.csv", help="Points instead: workers, nodes, batch."),
+]
+WorkersPerNode = Annotated[int | None, typer.Option(rich_help_panel=_POINTS, help="How many workers fill a node.")]
+Batch = Annotated[
+    float | None, typer.Option(rich_help_panel=_POINTS, help="Samples per worker (default: as measured).")
+]
+Series = Annotated[str | None, typer.Option(rich_help_panel=_POINTS, help="Which of several series in the source.")]
+Strategy = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=_WHAT_IF, help="Any of `paceline strategies`: ps, allreduce:bucket=4MB,wire=bf16."),
+]
+NetworkText = Annotated[
+    str | None, typer.Option("--network", rich_help_panel=_WHAT_IF, help="Between nodes: 1Gbps,latency=50us.")
+]
+DeviceSpeed = Annotated[
+    float, typer.Option(rich_help_panel=_WHAT_IF, help="How many times as fast devices compute: 2.")
+]
+FeedSpeed = Annotated[float, typer.Option(rich_help_panel=_WHAT_IF, help="How many times as fast batches come: 2.")]
+Other = Annotated[
+    str | None,
+    typer.Option(
+        "--break-even",
+        metavar="STRATEGY",
+        rich_help_panel=_WHAT_IF,
+        help="At which bandwidth this one is as fast, with the most workers asked for.",
+    ),
+]
+Efficiency = Annotated[
+    float | None, typer.Option(rich_help_panel=_ANSWER, help="How many workers reach this share of the ideal: 0.8.")
+]
+Price = Annotated[
+    float | None, typer.Option(rich_help_panel=_ANSWER, help="Of a worker for an hour: adds the cost of a million.")
+]
+ToLoss = Annotated[
+    float | None,
+    typer.Option(rich_help_panel=_ANSWER, help="Adds the time to this loss, from runs at several batches."),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option(
+        rich_help_panel=_ANSWER,
+        metavar="PATH",
+        help="Those runs, if not the source's: a study; or a CSV of global_batch,samples.",
+    ),
+]
+ChartFile = Annotated[
+    Path | None,
+    typer.Option("--chart", rich_help_panel=_ANSWER, metavar="FILE.svg|png", help="Draw the curve with its bands."),
+]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Use records of different machines together.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
 
 def project(
-    source: Annotated[
-        list[str], typer.Argument(metavar="SOURCE…", help="A CSV table, a reference's name, a study, or records.")
-    ],
-    workers: Annotated[str, typer.Option(help="Counts to project: 1..64 or 1,2,4.")] = "1..64",
-    at: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Points instead: workers, nodes, batch.")] = None,
-    workers_per_node: Annotated[int | None, typer.Option(help="How many workers fill a node.")] = None,
-    batch: Annotated[float | None, typer.Option(help="Samples per worker (default: as measured).")] = None,
-    series: Annotated[str | None, typer.Option(help="Which of a table's series.")] = None,
-    network: Annotated[str | None, typer.Option(help="Records only: 1Gbps,latency=50us between nodes.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="Records only: another way to agree.")] = None,
-    efficiency: Annotated[float | None, typer.Option(help="How many workers reach this share: 0.8.")] = None,
-    price: Annotated[float | None, typer.Option(help="Per worker and hour: adds the cost of a million.")] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.csv", help="Runs that reached a loss (global_batch,samples): adds the time to it."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    source: Source,
+    workers: Workers = None,
+    at: At = None,
+    workers_per_node: WorkersPerNode = None,
+    batch: Batch = None,
+    series: Series = None,
+    strategy: Strategy = None,
+    network: NetworkText = None,
+    device_speed: DeviceSpeed = 1.0,
+    feed_speed: FeedSpeed = 1.0,
+    break_even: Other = None,
+    efficiency: Efficiency = None,
+    price: Price = None,
+    to_loss: ToLoss = None,
+    target: Target = None,
+    chart: ChartFile = None,
+    anyway: Anyway = False,
+    json: AsJson = False,
 ) -> None:
     """Project a curve with its bands, knee and limits, from a table of workers and throughput or from records.
 
@@ -43,140 +115,233 @@ def project(
 
       paceline project results.csv --workers 1..64
 
-      paceline project results.csv --workers 8,16,32 --workers-per-node 8 --price 2.5
+      paceline project results.csv --workers 8,16,32 --workers-per-node 8 --price 2.5 --chart curve.svg
 
       paceline project dgx1-p100 --series VGG16 --workers 1..16 --efficiency 0.8
 
-      paceline project runs/demo --workers 1..16 --workers-per-node 2 --network 1Gbps,latency=50us --strategy ps
+      paceline project runs/demo --workers 1..16 --strategy allreduce:wire=bf16 --batch 64 --device-speed 2
+
+      paceline project runs/demo --workers 2..16 --workers-per-node 1 --network 1Gbps,latency=50us --break-even ps
+
+      paceline project runs/batches --workers 1..16 --to-loss 150
     """
+    from paceline.project.network import Network
+    from paceline.project.whatif import Question
+
+    _check(efficiency, price, chart)
+    question = Question(
+        strategy=strategy,
+        network=None if network is None else Network.parse(network),
+        workers_per_node=workers_per_node,
+        device_speed=device_speed,
+        feed_speed=feed_speed,
+    )
+    asked = _Asked(
+        _points(workers, at, workers_per_node, batch), question, efficiency, price, to_loss, target, break_even
+    )
+    given, notes = _read(source, anyway=anyway)
+    answer, further = _answer(given, series, asked)
+    answer = replace(answer, curve=replace(answer.curve, warnings=(*notes, *answer.curve.warnings)))
+    if chart is not None:
+        _draw(answer, chart)
+    (_print_json if json else _print)(answer, further)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that is asked, wherever the answer comes from."""
+
+    points: "list[Point]"
+    question: "Question"
+    efficiency: float | None
+    price: float | None
+    to_loss: float | None
+    target: Path | None
+    break_even: str | None
+
+    @property
+    def what_if(self) -> bool:
+        """Whether it takes records to answer."""
+        from paceline.project.whatif import Question
+
+        return self.question != Question(workers_per_node=self.question.workers_per_node) or bool(self.break_even)
+
+
+def _check(efficiency: float | None, price: float | None, chart: Path | None) -> None:
+    if efficiency is not None and not 0 < efficiency <= 1:
+        raise SpecError(f"--efficiency {efficiency:g} is not valid: it is a share of the ideal, as in 0.8.")
+    if price is not None and not 0 < price < float("inf"):
+        raise SpecError(f"--price {price:g} is not valid: it must be above 0.")
+    if chart is not None and chart.suffix.lower() not in _PICTURES:
+        raise OutputError(f"--chart {chart} is not the name of a picture: end it in {' or '.join(_PICTURES)}.")
+
+
+def _points(workers: str | None, at: Path | None, workers_per_node: int | None, batch: float | None) -> "list[Point]":
+    """Of the file or of the range; what a line of the file does not say, the other flags do."""
     from paceline.project.points import on_nodes, parse_workers, read_points
 
-    _require_positive(efficiency=efficiency, price=price)
-    points = read_points(at) if at is not None else on_nodes(parse_workers(workers), workers_per_node, batch)
-    curve, unit = _curve(source, series, points, {"network": network, "strategy": strategy}, workers_per_node)
-    if json:
-        _print_json(curve, efficiency, price, target)
-    else:
-        _print(curve, unit, efficiency, price, target)
+    if at is None:
+        return on_nodes(parse_workers("1..64" if workers is None else workers), workers_per_node, batch)
+    if workers is not None:
+        raise SpecError(f"--workers {workers} and --at {at} both say what to project: give one of them.")
+    read = read_points(at)
+    filled = on_nodes([point.workers for point in read], workers_per_node, batch)
+    return [replace(p, nodes=p.nodes or f.nodes, batch=p.batch or f.batch) for p, f in zip(read, filled, strict=True)]
 
 
-def _require_positive(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not 0 < value < float("inf"):
-            raise SpecError(f"--{name} {value} is not valid: it must be above 0.")
-
-
-def _curve(
-    source: Sequence[str],
-    series: str | None,
-    points: "Sequence[Point]",
-    asked: dict[str, str | None],
-    workers_per_node: int | None,
-) -> "tuple[Curve, str | None]":
-    """By the simulation where there are records with sampled gradients, by laws fitted to the rows otherwise."""
-    from paceline.project.forecast import forecast
-    from paceline.project.table import from_series, one_series
-
-    records = _records(source)
-    given = [f"--{name}" for name, value in asked.items() if value is not None]
-    if records and any(record.gradients for record in records):
-        return _simulated(records, points, asked, workers_per_node), records[0].throughput.get("unit")
-    if given:
-        why = "the records hold no gradients" if records else "a table does not say what is exchanged"
-        raise SpecError(f"{' and '.join(given)} cannot be answered from {source[0]}, {why}: give records of a run.")
-    reference = _reference(source, records)
-    chosen = one_series(reference, series)
-    table = from_series(reference.title, chosen)
-    return forecast(table).curve(points), table.unit
-
-
-def _records(source: Sequence[str]) -> "list[Record]":
-    """What the paths hold, unless they are a table."""
+def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Record], tuple[str, ...]]":
+    """A table, or the records that the paths hold; and what to know about them."""
     from paceline import references
-    from paceline.explain.runs import find
-
-    if len(source) == 1 and (source[0] in references.names() or Path(source[0]).suffix in _TABLES):
-        return []
-    return [run.record for run in find([Path(path) for path in source]).runs]
-
-
-def _reference(source: Sequence[str], records: "list[Record]") -> Any:
-    from paceline import references
-    from paceline.references import records as ours
+    from paceline.explain.runs import find, of_one_machine
     from paceline.references import spreadsheet
 
-    if records:
-        return ours.from_records(source[0], records)
-    return references.load(source[0]) if source[0] in references.names() else spreadsheet.read(Path(source[0]))
+    tables = [name for name in source if name in references.names() or Path(name).suffix.lower() in _TABLES]
+    if tables and len(source) > 1:
+        raise SpecError(f"{tables[0]} is a table, and one table is projected at a time: give it alone.")
+    if tables:
+        named = tables[0] in references.names()
+        return references.load(tables[0]) if named else spreadsheet.read(Path(tables[0])), ()
+    found = find([Path(path) for path in source])
+    runs, differences = of_one_machine(found.runs, anyway=anyway)
+    return [run.record for run in runs], (*found.notes, *differences)
 
 
-def _simulated(
-    records: "list[Record]", points: "Sequence[Point]", asked: dict[str, str | None], workers_per_node: int | None
-) -> "Curve":
-    from paceline.project.network import Network
-    from paceline.project.whatif import Measured, Question, curve
+def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[Further]]":
+    """The curve, and what else is asked about it."""
+    from paceline.project import further
+    from paceline.project.answer import Runs
+    from paceline.project.curve import Point
 
-    network = Network.parse(asked["network"]) if asked["network"] is not None else None
-    question = Question(strategy=asked["strategy"], network=network, workers_per_node=workers_per_node)
-    return curve(Measured.of_records(records), points, question)
-
-
-def _print_json(curve: "Curve", efficiency: float | None, price: float | None, target: Path | None) -> None:
-    from dataclasses import asdict
-
-    from paceline.project import targets, words
-
-    content = words.data(curve)
-    if efficiency is not None:
-        content["workers_worth_having"] = targets.workers_worth_having(curve, efficiency)
-    if price is not None:
-        content["cost_per_unit"] = [targets.cost_per_unit(point, price) for point in curve.points]
-    if target is not None:
-        law = targets.fit_samples(*targets.read_runs(target))
-        times = [targets.time_to_target(law, point) for point in curve.points]
-        content["time_to_target"] = [None if time is None else asdict(time) for time in times]
-    print(jsons.dumps(content, indent=2, allow_nan=False))
+    ready = Runs.of(given, asked.question.strategy, series) if isinstance(given, list) else given
+    runs = ready if isinstance(ready, Runs) else None
+    first, found = asked.points[0], []
+    alone = Point(1, None if first.nodes is None else 1, first.batch)
+    answer = _curve(ready, series, asked, [*asked.points, alone] if asked.efficiency else asked.points)
+    if asked.efficiency is not None:
+        *own, one = answer.curve.points
+        answer = replace(answer, curve=replace(answer.curve, points=tuple(own)))
+        found.append(further.worth_having(own, one, asked.efficiency))
+    if runs is not None and asked.break_even is not None:
+        largest = max(asked.points, key=lambda point: point.workers)
+        found.append(further.break_even(runs, largest, asked.question, asked.break_even))
+    if asked.price is not None:
+        found.append(further.costs(answer, asked.price))
+    if asked.to_loss is not None or asked.target is not None:
+        law, what = _law_of_samples(runs, asked)
+        found.append(further.time_to(law, answer.curve.points, what))
+    return answer, found
 
 
-def _print(
-    curve: "Curve", unit: str | None, efficiency: float | None, price: float | None, target: Path | None
-) -> None:
-    """Words first, then the table."""
-    from rich import box
+def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points: "Sequence[Point]") -> "Answer":
+    from paceline.project.answer import Runs, of_table
+
+    if isinstance(given, Runs):
+        return given.ask(points, asked.question, _shown)
+    if asked.what_if:
+        raise SpecError(
+            "Another strategy, network or speed cannot be told from a table, it does not say what is exchanged: give "
+            "records of a run."
+        )
+    return of_table(given, series, points)
+
+
+def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarget, str]":
+    """From a CSV file, from a study of its own, or from the source's records of the same strategy."""
+    from paceline.project import targets
+
+    path, loss = asked.target, asked.to_loss
+    if path is not None and path.suffix.lower() in _TABLES:
+        if loss is not None:
+            raise SpecError(
+                f"--to-loss {loss:g} is for records, and the runs of {path} reached theirs: give one of both."
+            )
+        return targets.fit_samples(targets.read_runs(path)), "the target"
+    if loss is None:
+        raise SpecError(f"--target {path} holds losses, not one: say which with --to-loss.")
+    if path is not None:
+        records, _ = _read([str(path)], anyway=False)
+    elif runs is not None:
+        records = list(runs.records)
+    else:
+        raise SpecError(f"--to-loss {loss:g}: a table of speeds holds no losses: add --target with a study or a CSV.")
+    if not isinstance(records, list) or (runs and {r.spec["workload"] for r in records} != {runs.workload}):
+        raise SpecError(f"--target {path} is not of the source's workload: give runs of the same one, or a CSV file.")
+    return targets.fit_samples(targets.reached(records, loss)), f"a loss of {loss:g}"
+
+
+def _shown(points: "Sequence[Point]") -> "Iterator[Point]":
+    """The points, one by one; from two seconds on how far it is, on stderr: a bar, or a line every few seconds."""
     from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
+        task, due = bar.add_task("simulating", total=len(points), visible=False), time.monotonic() + _PATIENCE_SECONDS
+        for done, point in enumerate(points):
+            yield point
+            if time.monotonic() >= due:
+                due = time.monotonic() + (_REFRESH_SECONDS if console.is_terminal else _LINE_SECONDS)
+                bar.update(task, completed=done, visible=True, refresh=True)
+                if not console.is_terminal:
+                    console.print(f"simulated {done:,} of {len(points):,} points")
+
+
+def _draw(answer: "Answer", file: Path) -> None:
+    from paceline.report.pictures import png, svg
+    from paceline.report.projection import chart
+
+    drawn = svg(chart(answer))
+    try:
+        file.write_bytes(png(drawn) if file.suffix.lower() == ".png" else drawn.encode())
+    except OSError as error:
+        raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
+
+
+def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
+    from paceline.project import words
+
+    content: dict[str, Any] = words.data(answer.curve)
+    for each in further:
+        content |= each.data
+    print(json_format.dumps(content, indent=2, allow_nan=False))
+
+
+def _print(answer: "Answer", further: "Sequence[Further]") -> None:
+    """Words first, then the table."""
+    from rich.console import Console
+
+    from paceline.project import words
+
+    console = Console(highlight=False, soft_wrap=True)
+    first, *others = words.sentences(answer.curve, answer.unit)
+    for sentence in (f"{answer.subject}: {first}", *others, *(s for each in further for s in each.sentences)):
+        console.print(sentence, markup=False)
+    more = {heading: cells for each in further for heading, cells in each.columns.items()}
+    _print_table(words.columns(answer.curve.points, more), console)
+    console.print(f"law: {answer.curve.law}", markup=False)
+    console.print(f"validated on {answer.curve.validated_on}", markup=False)
+    for warning in answer.curve.warnings:
+        console.print("[yellow]warning[/yellow]", end=" ")
+        console.print(warning, markup=False)
+
+
+def _print_table(columns: dict[str, list[str]], console: "Console") -> None:
+    """As wide as it needs to be in a file; on a narrow terminal without what can best be spared."""
+    from rich import box
     from rich.measure import Measurement
     from rich.table import Table
 
-    from paceline.project import targets, words
-    from paceline.units import human_seconds
-
-    console = Console(highlight=False, soft_wrap=True)
-    for sentence in words.sentences(curve, unit):
-        console.print(sentence, markup=False)
-    if efficiency is not None:
-        worth = targets.workers_worth_having(curve, efficiency)
-        console.print(f"At an efficiency of {efficiency:.0%} or better: {worth or 'none of these'} workers.")
-    more: dict[str, list[str]] = {}
-    if price is not None:
-        costs = [targets.cost_per_unit(point, price) for point in curve.points]
-        more["cost of a million"] = [words.number(None if cost is None else 1e6 * cost) for cost in costs]
-    if target is not None:
-        law = targets.fit_samples(*targets.read_runs(target))
-        times = [targets.time_to_target(law, point) for point in curve.points]
-        more["time to target (80 %)"] = [
-            "" if t is None else f"{human_seconds(t.seconds)} ({human_seconds(t.low80)}–{human_seconds(t.high80)})"
-            for t in times
-        ]
-    headings, lines = words.rows(curve.points, more)
-    grid = Table(box=box.ROUNDED)
-    for heading in headings:
-        grid.add_column(heading, justify="right")
-    for line in lines:
-        grid.add_row(*line)
-    if not console.is_terminal:  # nothing is cut where the output is a file
-        console.width = Measurement.get(console, console.options.update(max_width=10_000), grid).maximum
+    spared = ("95 % band", "batch", "step", "nodes")
+    for left_out in range(len(spared) + 1):
+        kept = {heading: cells for heading, cells in columns.items() if heading not in spared[:left_out]}
+        grid = Table(box=box.ROUNDED)
+        for heading in kept:
+            grid.add_column(heading, justify="right")
+        for line in zip(*kept.values(), strict=True):
+            grid.add_row(*line)
+        needed = Measurement.get(console, console.options.update(max_width=10_000), grid).maximum
+        if not console.is_terminal:
+            console.width = needed
+        if needed <= console.width:
+            break
     console.print(grid)
-    console.print(f"law: {curve.law}", markup=False)
-    console.print(f"validated on {curve.validated_on}", markup=False)
-    for warning in curve.warnings:
-        console.print(f"[yellow]warning[/yellow] {warning}")

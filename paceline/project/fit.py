@@ -20,6 +20,8 @@ _NOISE_MEDIAN, _NOISE_SPREAD = 0.012, 0.8
 _ALIKE = 0.75
 # And all rows together count as this many at most: a law's misfit does not average out.
 _MOST_WEIGHT = 35.0
+# From so many repeats on, how they scatter counts; a normal standard deviation is this much of the median distance.
+_REPEATS, _DEVIATION = 3, 1.4826
 _DRAWS = 512
 _SEED = 20211
 _DEAR = 2.0
@@ -41,6 +43,8 @@ class Rows:
     at: Settings
     log_seconds: Array
     weight: Array
+    scatter: float
+    """How far repeats of a setting lie from their median, as a share; 0 where there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +79,14 @@ class Posterior:
     strays: Array
     """How far a further row lies from its law, by draw, in units of the noise; the same at every point."""
 
+    scatter: float
+    """How far repeats lie from their median, which the laws are fitted to."""
+
     @cached_property
     def noise(self) -> Array:
         """How far rows lie from a law, as a share, by draw."""
-        return np.concatenate([np.full(len(part.draws), part.noise) for part in self.parts])
+        of_laws = np.concatenate([np.full(len(part.draws), part.noise) for part in self.parts])
+        return np.asarray(np.hypot(of_laws, self.scatter))
 
     @property
     def typical_noise(self) -> float:
@@ -112,9 +120,11 @@ def condensed(at: Settings, seconds: Array) -> Rows:
     alike = np.bincount(place.reshape(-1), weights=repeats)[place.reshape(-1)]
     nodes = None if at.nodes is None else unique[:, 1]
     batch = None if at.batch is None else unique[:, -1]
+    apart = np.abs(np.log(seconds) - logs[group])[repeats[group] >= _REPEATS]
+    scatter = _DEVIATION * float(np.median(apart)) if len(apart) else 0.0
     weight = repeats * alike**-_ALIKE
     weight *= min(1.0, _MOST_WEIGHT / weight.sum())
-    return Rows(Settings(unique[:, 0], nodes, batch), logs, weight)
+    return Rows(Settings(unique[:, 0], nodes, batch, at.capacity), logs, weight, scatter)
 
 
 def fit(at: Settings, seconds: Array) -> Posterior:
@@ -123,7 +133,7 @@ def fit(at: Settings, seconds: Array) -> Posterior:
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
     unit = float(np.exp(np.median(rows.log_seconds[smallest])))
-    laws = family(unit, typical, knows_nodes=at.nodes is not None)
+    laws = family(unit, typical, rows.at.workers, knows_nodes=at.nodes is not None)
     return _drawn([mode for law in laws for mode in _modes(law, rows)], rows)
 
 
@@ -171,7 +181,7 @@ def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
     evidence = rows.weight.sum() * (_LOG_DENSITY - math.log(noise)) - found.cost
     evidence -= np.log(law.spread).sum() + 0.5 * np.linalg.slogdet(curvature)[1]
     evidence -= 0.5 * (math.log(noise / _NOISE_MEDIAN) / _NOISE_SPREAD) ** 2
-    return Mode(law, noise, found.x, np.linalg.inv(curvature), float(evidence) + law.log_share)
+    return Mode(law, noise, found.x, np.linalg.inv(curvature), float(evidence) + math.log(law.share))
 
 
 def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mode, Array, Array]:
@@ -208,4 +218,4 @@ def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
             chosen = np.searchsorted(np.cumsum(weight), (np.arange(count) + 0.5) / count)
             parts.append(Part(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
     strays = generator.permutation(t(_FREEDOM).ppf((np.arange(_DRAWS) + 0.5) / _DRAWS))
-    return Posterior(tuple(parts), shares, strays)
+    return Posterior(tuple(parts), shares, strays, rows.scatter)

@@ -9,17 +9,19 @@ import numpy as np
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Curve, Point, Projected
 from paceline.project.fit import Posterior, fit
-from paceline.project.laws import Array, Settings
+from paceline.project.laws import COMPUTE, Array, Settings
 from paceline.project.table import Table
 
-# Beyond the largest count measured, rows stray from any law by this much more for each doubling.
-DRIFT = 0.025
+# Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
+# much of its part in the step, the less the more counts show how it grows.
+DRIFT, DRIFT_OF_EXCHANGE = 0.0125, 0.1
 _ENDS = (0.1, 0.9, 0.025, 0.975)
 # How many times the largest count measured may be asked for, with two counts and with more.
 REACH_OF_TWO, REACH = 64, 1024
 _FAR = 8
 _NOISY = 0.10
-_HOPELESS = 3.0
+# A row, and the median of all rows of a count, may be so many times away from the laws.
+_HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
 _WORTH_NAMING = 0.05
 _KNEE_GAIN = 1.5
 _KNEE_POINTS = 200
@@ -71,29 +73,36 @@ class Forecast:
         """Points as the laws want them; what is not said is as in the table's largest row."""
         own = self.table.at
         workers = np.array([point.workers for point in points], float)
-        nodes = batch = None
-        if own.nodes is not None:
-            # As full as the fullest node of the table; a table of one node knows of no other.
-            fullest = own.per_node.max() if own.nodes.max() > 1 else math.inf
-            given = [math.ceil(p.workers / fullest) if p.nodes is None else p.nodes for p in points]
-            nodes = np.array([max(1, count) for count in given], float)
+        nodes = batch = capacity = None
+        if own.nodes is not None and own.capacity is not None:
+            # Nodes fill up as in the table; a table of one node knows of no other.
+            room = own.capacity if own.nodes.max() > 1 else math.inf
+            nodes = np.array(
+                [max(1, math.ceil(p.workers / room)) if p.nodes is None else p.nodes for p in points], float
+            )
+            capacity = _room(workers, nodes, own.capacity)
         if own.batch is not None:
             last = float(own.batch[-1])
             batch = np.array([last if point.batch is None else point.batch for point in points], float)
-        return Settings(workers, nodes, batch)
+        return Settings(workers, nodes, batch, capacity)
 
     def bands(self, at: Settings) -> tuple[Array, ...]:
         """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
         found = []
         for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
             part = slice(start, start + _AT_ONCE)
-            nodes, batch = (None if column is None else column[part] for column in (at.nodes, at.batch))
-            drawn = self.posterior.log_seconds(Settings(at.workers[part], nodes, batch))
-            beyond = np.log2(np.maximum(at.workers[part] / self.table.counts[-1], 1))
-            strayed = drawn + self.posterior.strays[:, None] * np.hypot(self.posterior.noise[:, None], DRIFT * beyond)
+            drawn = self.posterior.log_seconds(at.where(part))
+            strayed = drawn + self.posterior.strays[:, None] * np.hypot(
+                self.posterior.noise[:, None], self._drift(at.where(part))
+            )
             ends = np.quantile(strayed, _ENDS, axis=0)
             found.append(np.concatenate([np.median(drawn, axis=0)[None, :], ends]))
         return tuple(np.concatenate(found, axis=1))
+
+    def _drift(self, at: Settings) -> Array:
+        beyond = np.log2(np.maximum(at.workers / self.table.counts[-1], 1))
+        exchange = sum(share for name, share in self.posterior.composition(at).items() if name not in COMPUTE)
+        return np.asarray(beyond * np.hypot(DRIFT, DRIFT_OF_EXCHANGE * exchange / (len(self.table.counts) - 1)))
 
     def _limits(self, at: Settings) -> list[str]:
         together: dict[str, Array] = {}
@@ -162,13 +171,29 @@ def forecast(table: Table) -> Forecast:
     """Fit the laws to a table; refused where no law comes near one of its rows."""
     found = Forecast(table, fit(table.at, table.seconds))
     away = np.abs(found.bands(table.at)[0] - np.log(table.seconds))
-    worst = int(np.argmax(away))
-    if away[worst] > math.log(_HOPELESS):
+    # Of many rows of a count one may be bad; where half of them are, or the only one is, the law is none.
+    hopeless = {
+        count: rows.max()
+        for count in table.counts
+        if (rows := away[table.at.workers == count]).max() > math.log(_HOPELESS)
+        or np.median(rows) > math.log(_HOPELESS_COUNT)
+    }
+    if hopeless:
+        worst = max(hopeless, key=lambda count: hopeless[count])
         raise DataError(
-            f"{table.name}: the row of {table.at.workers[worst]:.0f} workers is {math.exp(away[worst]):.0f} times away "
+            f"{table.name}: the row of {worst:.0f} workers is {math.exp(hopeless[worst]):.2g} times away "
             "from what any law of scaling gives: check it, or leave it out."
         )
     return found
+
+
+def _room(workers: Array, nodes: Array, of_table: float) -> float:
+    """How many workers a node has room for: as in the table, or else as few as all that is asked for takes."""
+    asked = float(np.ceil(workers / nodes).max())
+    for room in (of_table, asked):
+        if np.all(nodes == np.ceil(workers / room)):
+            return room
+    return max(of_table, asked)
 
 
 def _value(values: Array | None, index: int) -> float | None:

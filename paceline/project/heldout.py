@@ -11,8 +11,7 @@ import numpy as np
 
 from paceline import references
 from paceline.errors import DataError
-from paceline.project.laws import Settings
-from paceline.project.table import Table, from_series
+from paceline.project.table import Table, from_series, settings_of
 from paceline.references.base import Row, Series
 
 _POLLUX_CUTS = (16, 4)
@@ -93,7 +92,7 @@ def _pollux_table(model: Path) -> Table:
                 f"{model / name} is not as Pollux publishes it ({error}): put the original there."
             ) from error
     workers, nodes, batch, seconds = np.array(sorted(found)).T
-    return Table(model.name, Settings(workers, nodes, batch), seconds, True, 1.0, "samples/s", ())
+    return Table(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", ())
 
 
 def _pollux_row(row: dict[str, str]) -> tuple[float, float, float, float]:

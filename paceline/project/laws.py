@@ -17,6 +17,9 @@ _MEMBERS = 4.0
 # How likely each is before any data: among workers that share a node, and among nodes.
 INSIDE: dict[Shape, float] = {"ring": 0.65, "gather": 0.35}
 BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
+# Where a table does not tell nodes there may be some all the same, of one of these sizes, and how likely that is.
+UNTOLD_SIZES = (4, 8, 16)
+UNTOLD = 0.5
 
 _MAX_OVERLAP = 20.0
 
@@ -39,10 +42,13 @@ PRIORS: dict[str, Prior] = {
     "inside": Prior(0.1, 1.6),  # exchange of four workers that share a node
     "leaving": Prior(0.03, 1.8),  # exchange as soon as there are two nodes
     "between": Prior(0.03, 1.5),  # and more of it as nodes are added, at four of them
-    "uplink": Prior(0.03, 1.5),  # and more of it as a node's workers share its link, at four of them
+    "uplink": Prior(0.03, 1.5),  # and more of it as a node's workers share its link, at four nodes of four
     "latency": Prior(2e-4, 1.5),  # for each further worker, whatever its node
     "overlap": Prior(1.0, 1.0),  # γ − 1 where exchange is hidden behind compute: (C^γ + N^γ)^(1/γ)
 }
+COMPUTE = ("compute", "slowest", "sharing")
+"""Parts of a step that are no exchange."""
+
 _EXCHANGE = ("exchange", "latency")
 _EXCHANGE_OF_NODES = ("inside", "leaving", "between", "uplink", "latency")
 
@@ -54,11 +60,28 @@ class Settings:
     workers: Array
     nodes: Array | None
     batch: Array | None
+    capacity: float | None = None
+    """How many workers a node has room for; None where that is not known."""
 
     @cached_property
     def per_node(self) -> Array:
-        """Workers that share a node; all of them where nodes are not known."""
-        return self.workers if self.nodes is None else self.workers / self.nodes
+        """Workers on the fullest node: as many as it has room for where there are no more nodes than it takes."""
+        if self.nodes is None:
+            return self.workers
+        spread = self.workers / self.nodes
+        if self.capacity is None:
+            return spread
+        filled = self.nodes == np.ceil(self.workers / self.capacity)
+        return np.where(filled, np.minimum(self.workers, self.capacity), spread)
+
+    def where(self, chosen: "slice | npt.NDArray[np.bool_]") -> "Settings":
+        """Some of them."""
+        nodes, batch = (None if column is None else column[chosen] for column in (self.nodes, self.batch))
+        return Settings(self.workers[chosen], nodes, batch, self.capacity)
+
+    def on_nodes_of(self, capacity: float) -> "Settings":
+        """The same workers on as few nodes as it takes."""
+        return Settings(self.workers, np.ceil(self.workers / capacity), self.batch, capacity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +99,18 @@ class Law:
     typical_batch: float | None
     """None where the batch is not known."""
 
+    node_size: int | None = None
+    """Workers on a node, where the table does not tell nodes and the law supposes some."""
+
+    share: float = 1.0
+    """How likely it is before any data, beside the others."""
+
     @property
     def name(self) -> str:
         """As a person says it."""
-        shapes = self.inside if self.between is None else f"{self.inside} inside and {self.between} between nodes"
+        nodes = "nodes" if self.node_size is None else f"nodes of {self.node_size}"
+        shapes = self.inside if self.between is None else f"{self.inside} inside and {self.between} between {nodes}"
         return f"{shapes}, {'partly hidden' if self.overlaps else 'not hidden'}"
-
-    @property
-    def log_share(self) -> float:
-        """Logarithm of how likely it is before any data."""
-        return float(np.log(INSIDE[self.inside] * (BETWEEN[self.between] if self.between is not None else 1.0)))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -108,7 +133,7 @@ class Law:
 
     def log_seconds(self, draws: Array, at: Settings) -> Array:
         """Logarithm of the step's seconds: a row per draw, a column per setting."""
-        named = self._named(draws)
+        named, at = self._named(draws), self._placed(at)
         compute = sum(self._compute(named, at).values())
         exchange = sum(self._exchange(named, at).values())
         together = compute + exchange
@@ -120,13 +145,16 @@ class Law:
 
     def parts(self, draws: Array, at: Settings) -> dict[str, Array]:
         """What a step is made of, in units of one worker's step, before anything is hidden; shaped as the above."""
-        named = self._named(draws)
+        named, at = self._named(draws), self._placed(at)
         return self._compute(named, at) | self._exchange(named, at)
 
     @property
     def exchanging(self) -> npt.NDArray[np.bool_]:
         """Which of the parameters are about the exchange."""
         return np.array([name in _EXCHANGE + _EXCHANGE_OF_NODES for name in self.parameters])
+
+    def _placed(self, at: Settings) -> Settings:
+        return at if self.node_size is None else at.on_nodes_of(self.node_size)
 
     def _named(self, draws: Array) -> Mapping[str, Array]:
         values = np.exp(draws)
@@ -150,19 +178,24 @@ class Law:
         leaving = named["leaving"] + named["between"] * _grown(self.between, at.nodes)
         return {
             "inside": named["inside"] * on_node,
-            "uplink": np.where(several, named["uplink"] * _grown("tree", at.per_node), 0.0),
+            "uplink": named["uplink"] * _grown("tree", at.per_node) * _grown("ring", at.nodes),
             "between": np.where(several, leaving, 0.0),
             "latency": latency,
         }
 
 
-def family(unit_seconds: float, typical_batch: float | None, *, knows_nodes: bool) -> tuple[Law, ...]:
-    """All laws that are compared, each with and without hiding."""
-    betweens = tuple(BETWEEN) if knows_nodes else (None,)
+def family(unit_seconds: float, typical_batch: float | None, counts: Array, *, knows_nodes: bool) -> tuple[Law, ...]:
+    """All laws that are compared, each with and without hiding, for a table of these counts of workers."""
+    kinds: list[tuple[Shape, Shape | None, int | None, float]]
+    if knows_nodes:
+        kinds = [(i, b, None, INSIDE[i] * BETWEEN[b]) for i in INSIDE for b in BETWEEN]
+    else:
+        sizes = [size for size in UNTOLD_SIZES if counts.min() <= size < counts.max()]
+        kinds = [(i, None, None, INSIDE[i] * (1 - UNTOLD * bool(sizes))) for i in INSIDE]
+        kinds += [("ring", b, size, UNTOLD * BETWEEN[b] / len(sizes)) for b in BETWEEN for size in sizes]
     return tuple(
-        Law(inside, between, overlaps, unit_seconds, typical_batch)
-        for inside in INSIDE
-        for between in betweens
+        Law(inside, between, overlaps, unit_seconds, typical_batch, size, share)
+        for inside, between, size, share in kinds
         for overlaps in (False, True)
     )
 

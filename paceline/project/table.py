@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from paceline.references.base import Reference, Row, Series
 _NOT_SAMPLES = ("word", "token")
 _IMPOSSIBLE = 1.05
 _REPEATS_APART = 0.25
+_FALLS = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +45,15 @@ class Table:
 
     def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "Table":
         """Some of the rows."""
-        nodes, batch = (None if c is None else c[chosen] for c in (self.at.nodes, self.at.batch))
-        at = Settings(self.at.workers[chosen], nodes, batch)
-        return Table(self.name, at, self.seconds[chosen], self.is_step_time, self.yields, self.unit, self.warnings)
+        return Table(
+            self.name,
+            self.at.where(chosen),
+            self.seconds[chosen],
+            self.is_step_time,
+            self.yields,
+            self.unit,
+            self.warnings,
+        )
 
 
 def one_series(reference: Reference, label: str | None) -> Series:
@@ -72,12 +80,22 @@ def from_series(name: str, series: Series) -> Table:
             f"{name}: all rows have {rows[0].workers} workers; how speed changes with workers takes two counts: "
             "measure another one, best twice as many."
         )
+    for row in rows:
+        if row.workers and row.nodes and row.nodes > row.workers:
+            raise DataError(
+                f"{name}: {row.nodes} nodes for {row.workers} workers is not valid: every node has a worker."
+            )
     batch = _batch(name, rows)
-    at = Settings(np.array([row.workers for row in rows], float), _nodes(rows, warnings), batch)
+    at = settings_of(np.array([row.workers for row in rows], float), _nodes(rows, warnings), batch)
     seconds, is_step_time, yields = _seconds(name, series, rows, at)
     _warn(at, seconds, warnings)
     unit = series.unit or ("samples/s" if yields is not None and at.batch is not None else None)
     return Table(name, at, seconds, is_step_time, yields, unit, tuple(warnings))
+
+
+def settings_of(workers: Array, nodes: Array | None, batch: Array | None) -> Settings:
+    """Settings of a table: a node has room for as many workers as the fullest one of it has."""
+    return Settings(workers, nodes, batch, None if nodes is None else float(np.ceil(workers / nodes).max()))
 
 
 def _has_speed(series: Series, row: Row) -> bool:
@@ -140,9 +158,22 @@ def _warn(at: Settings, seconds: Array, warnings: list[str]) -> None:
                 "apart: their median was used."
             )
     if at.batch is None or len(np.unique(at.batch)) == 1:
+        _warn_of_falls(at.workers, seconds, warnings)
         fastest = float(np.median(seconds[at.workers == at.workers.min()])) / seconds
         if fastest.max() > _IMPOSSIBLE:
             warnings.append(
                 f"Speed per worker rises by {fastest.max() - 1:.0%} with more workers, which these cannot bring: "
                 "check the smallest row. The projection never rises faster than the workers."
+            )
+
+
+def _warn_of_falls(workers: Array, seconds: Array, warnings: list[str]) -> None:
+    """Where a larger count is slower, all workers together, than a smaller one."""
+    counts = np.unique(workers)
+    speed = [count / float(np.median(seconds[workers == count])) for count in counts]
+    for (fewer, more), (before, after) in zip(pairwise(counts), pairwise(speed), strict=True):
+        if after < _FALLS * before:
+            warnings.append(
+                f"{more:.0f} workers together are {1 - after / before:.0%} slower than {fewer:.0f}: check that row. "
+                "The projection takes it as it is."
             )

@@ -1,23 +1,32 @@
 """Questions about a curve: time to a loss, cost of a sample, and how many workers are worth having."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from paceline.errors import DataError
-from paceline.project.curve import Curve, Projected
+from paceline.explain.words import count
+from paceline.measure.stats import Figure
+from paceline.project.curve import Projected
 from paceline.project.laws import Array
+from paceline.record import Record
 
 _NOISE = 0.05
 """How far runs stray from the law, as a share, where too few of them show it."""
 
 _WIDE = 3.0
-_Z80 = 1.2816
-_DRAWS = 512
+_Z80, _Z95 = 1.2816, 1.9600
+_DRAWS = 2048
 _SEED = 20211
 _HOUR_SECONDS = 3600
+REACH = 64
+"""How many times the largest batch of the runs may be asked about."""
+
+_DISTANCE_ERROR = 0.05
+"""Of the samples, for every doubling beyond the batches of the runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +37,45 @@ class SamplesToTarget:
     """S₀: what a very small batch would need."""
 
     critical_batch: Array
+    smallest_batch: float
+    largest_batch: float
+    """Of the runs."""
+
+    notes: tuple[str, ...] = ()
 
     def samples(self, global_batch: float) -> Array:
         """By draw."""
         return self.first_samples * (1 + global_batch / self.critical_batch)
 
+    @property
+    def critical(self) -> Figure:
+        """The batch that needs twice the samples of a very small one."""
+        low, middle, high = np.quantile(self.critical_batch, (0.025, 0.5, 0.975))
+        return Figure(float(middle), float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """Runs that reached a target: each one's global batch, and the samples it needed."""
+
+    batches: Array
+    samples: Array
+    notes: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Seconds until the target at one point, with its 80 % band."""
+    """Seconds until the target at one point, with their bands."""
 
     workers: int
     seconds: float
     low80: float
     high80: float
+    low95: float
+    high95: float
 
 
-def read_runs(path: Path) -> tuple[Array, Array]:
+def read_runs(path: Path) -> Reached:
     """Columns `global_batch` and `samples` of a CSV file, a line per run that reached the target."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -58,13 +89,64 @@ def read_runs(path: Path) -> tuple[Array, Array]:
     batches, samples = np.array(rows, float).reshape(-1, 2).T
     if len(np.unique(batches)) < 2:
         raise DataError(f"{path}: runs of one batch say nothing about others: give runs of at least two batches.")
-    return batches, samples
+    return Reached(batches, samples)
 
 
-def fit_samples(batches: Array, samples: Array) -> SamplesToTarget:
+def reached(records: Sequence[Record], loss: float) -> Reached:
+    """When runs reached a loss: the validation's where every run was validated twice, else training's.
+
+    Replicas that never agree are several models, so they are left out.
+    """
+    runs = [r for r in records if r.spec["workers"] == 1 or r.spec["strategy"] != "independent"]
+    validated = all(len(r.learning["validation"]) > 1 for r in runs)
+    needed = [_samples_until(r, loss, validated=validated) for r in runs]
+    found = [(r.learning["global_batch"], n) for r, n in zip(runs, needed, strict=True) if n is not None]
+    kind = "validation" if validated else "training"
+    batches, samples = np.array(found, float).reshape(-1, 2).T
+    if len(np.unique(batches)) < 2:
+        there = ", ".join(f"{batch:g}" for batch in np.unique(batches)) or "none"
+        tried = ", ".join(f"{batch}" for batch in sorted({r.learning["global_batch"] for r in runs}))
+        raise DataError(
+            f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} came down to this {kind} loss; two "
+            "are needed to tell how it depends on the batch. Ask for a higher loss, or train longer at several batches."
+        )
+    return Reached(batches, samples, tuple(_about(kind, loss, len(runs) - len(found))))
+
+
+def _about(kind: str, loss: float, missed: int) -> list[str]:
+    told = [f"The loss is {'the validation' if kind == 'validation' else 'that of training, smoothed'}."]
+    if missed:
+        told.append(f"{count(missed, 'run')} did not come down to {loss:g}, or began below it: left out.")
+    return told
+
+
+def _samples_until(record: Record, loss: float, *, validated: bool) -> float | None:
+    """Samples seen when the loss first was as low; None where it never was, or was at once."""
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    learning = record.learning
+    if validated:
+        samples, values = (np.array([v[name] for v in learning["validation"]], float) for name in ("samples", "loss"))
+    else:
+        steps = [(step, value) for step, value in enumerate(learning["loss"], start=1) if value is not None]
+        if not steps:
+            return None
+        at, values = np.array(steps, float).T
+        samples = at * learning["samples_seen"] / len(learning["loss"])
+        # A loss that falls, as near as possible to the noisy one: without a window that would have to be chosen.
+        values = isotonic_regression(values, increasing=False).x
+    below = np.flatnonzero(values <= loss)
+    if not len(below) or below[0] == 0:
+        return None
+    (before, after), (high, low) = (array[below[0] - 1 : below[0] + 1] for array in (samples, values))
+    return float(before + (after - before) * (high - loss) / (high - low))
+
+
+def fit_samples(runs: Reached) -> SamplesToTarget:
     """Fit the law to runs; the parameters' logarithms are normal around the best (Laplace)."""
     from scipy.optimize import least_squares  # slow to import
 
+    batches, samples = runs.batches, runs.samples
     start = np.array([np.log(samples.min()), np.log(np.median(batches)) + 1])
 
     def misfit(parameters: Array) -> Array:
@@ -76,25 +158,36 @@ def fit_samples(batches: Array, samples: Array) -> SamplesToTarget:
     strayed = max(1.0, float(np.sum(found.fun[:-1] ** 2)) / freedom)
     covariance = np.linalg.inv(found.jac.T @ found.jac) * strayed
     draws = np.random.default_rng(_SEED).multivariate_normal(found.x, covariance, _DRAWS)
-    return SamplesToTarget(np.exp(draws[:, 0]), np.exp(draws[:, 1]))
+    ends = float(batches.min()), float(batches.max())
+    return SamplesToTarget(np.exp(draws[:, 0]), np.exp(draws[:, 1]), *ends, runs.notes)
 
 
 def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | None:
-    """Samples ÷ throughput, both bands together; None where the batch or the speed is not known.
+    """Samples ÷ samples per second, both bands together.
 
-    Throughput must count samples.
+    None where the batch or a step's time is not known, or the batch is too far from those of the runs.
     """
-    if point.point.batch is None or not point.throughput or not point.low80 or not point.high80:
+    ends = (point.low80, point.high80, point.low95, point.high95)
+    if point.point.batch is None or point.step_seconds is None or not point.throughput or None in ends:
         return None
-    logs = np.log(law.samples(point.point.batch * point.point.workers))
-    middle = float(np.median(logs)) - np.log(point.throughput)
-    low, high = np.quantile(logs, [0.1, 0.9]) - np.median(logs)
-    faster, slower = np.log(point.high80 / point.throughput), np.log(point.throughput / point.low80)
+    global_batch = point.point.batch * point.point.workers
+    if global_batch > REACH * law.largest_batch:
+        return None
+    logs = np.log(law.samples(global_batch))
+    middle = float(np.median(logs))
+    seconds = float(np.exp(middle)) * point.step_seconds / global_batch
+    away = np.abs(np.quantile(logs, (0.9, 0.1, 0.975, 0.025)) - middle)  # most samples at the lowest rate
+    beyond = max(0.0, np.log2(global_batch / law.largest_batch), np.log2(law.smallest_batch / global_batch))
+    strayed = _DISTANCE_ERROR * beyond * np.array([_Z80, _Z80, _Z95, _Z95])
+    rates = np.log(np.array(ends, float) / point.throughput)
+    slow80, fast80, slow95, fast95 = np.exp(np.sqrt(away**2 + strayed**2 + rates**2))
     return TimeToTarget(
         workers=point.point.workers,
-        seconds=float(np.exp(middle)),
-        low80=float(np.exp(middle - np.hypot(low, faster))),
-        high80=float(np.exp(middle + np.hypot(high, slower))),
+        seconds=seconds,
+        low80=float(seconds / fast80),
+        high80=float(seconds * slow80),
+        low95=float(seconds / fast95),
+        high95=float(seconds * slow95),
     )
 
 
@@ -105,12 +198,11 @@ def cost_per_unit(point: Projected, price_per_worker_hour: float) -> float | Non
     return point.point.workers * price_per_worker_hour / _HOUR_SECONDS / point.throughput
 
 
-def workers_worth_having(curve: Curve, efficiency: float) -> int | None:
-    """The most workers of the curve that still reach the efficiency, a share of its own smallest count's speed each."""
-    rated = [point for point in curve.points if point.throughput]
-    if not rated:
+def workers_worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> int | None:
+    """The most workers that still reach the efficiency: the share of one worker's speed that each brings."""
+    if not alone.throughput:
         return None
-    first = min(rated, key=lambda point: point.point.workers)
-    alone = (first.throughput or 0) / first.point.workers
-    enough = [p.point.workers for p in rated if (p.throughput or 0) / p.point.workers >= efficiency * alone]
-    return max(enough, default=None)
+    least = efficiency * alone.throughput / alone.point.workers
+    return max(
+        (p.point.workers for p in points if p.throughput and p.throughput / p.point.workers >= least), default=None
+    )

@@ -1,16 +1,19 @@
 """What if: more workers, another strategy, batch, network, device or feed, answered by simulating a step."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from paceline.errors import SpecError
 from paceline.grammar import require
 from paceline.measure.profile import Profile
+from paceline.measure.ratios import rate_of, rate_over
+from paceline.measure.scaling import scaling_rows
 from paceline.project.calibrate import fit_host, fit_network
 from paceline.project.curve import Curve, Point, Projected
 from paceline.project.network import Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, anchor_of, profile_from, profile_of
+from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_from, profile_of
 from paceline.project.simulate import Setting, limit_of, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
@@ -22,6 +25,14 @@ EXCHANGE_ERROR = 0.25
 DISTANCE_ERROR = 0.03
 """Of a step, for every doubling beyond the workers that were measured."""
 
+REACH = 1024
+"""How many times the workers that were measured may be asked for; from `_FAR` times on it is said."""
+
+_FAR = 64
+_BATCH_REACH = 32
+"""How many times the batch that was measured, or what part of it."""
+
+_SPEED_REACH = 100
 _Z80, _Z95 = 1.2816, 1.9600
 _SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
 """Between these bandwidths, in bytes per second, a break-even is looked for."""
@@ -34,16 +45,17 @@ class Question:
     strategy: str | None = None
     network: Network | None = None
     workers_per_node: int | None = None
-    device_factor: float = 1.0
+    device_speed: float = 1.0
     """How many times as fast devices compute."""
 
-    feed_factor: float = 1.0
+    feed_speed: float = 1.0
     """How many times as fast batches come."""
 
     def __post_init__(self) -> None:
-        for name in ("device_factor", "feed_factor"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, f"{name}={value} is not valid: it must be above 0 and finite.")
+        for flag, value in (("--device-speed", self.device_speed), ("--feed-speed", self.feed_speed)):
+            within = 1 / _SPEED_REACH <= value <= _SPEED_REACH
+            rule = f"times as fast as measured, from {1 / _SPEED_REACH:g} to {_SPEED_REACH}"
+            require(within, f"{flag} {value:g} is not valid: it is how many {rule}.")
         many = self.workers_per_node is None or self.workers_per_node >= 1
         require(many, f"--workers-per-node {self.workers_per_node} is not valid: it must be at least 1.")
 
@@ -62,12 +74,21 @@ class Measured:
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> "Measured":
-        """From the runs of one workload; the one of the most workers says what an exchange costs."""
-        profile, host = profile_of(records), fit_host(records)
-        network = None if host is not None else fit_network(records)
+        """From the runs of one workload; the one of the most workers says what an exchange costs.
+
+        Of repeats the one nearest to their mean is taken, and how far they lie apart makes the band.
+        """
+        settings = [row.records for row in scaling_rows(records)]
+        typical = [_typical(repeats) for repeats in settings]
+        anchor = anchor_of(typical)
+        repeats = next(setting for setting in settings if anchor in setting)
+        over = rate_over(repeats)
+        profile, host = profile_of(typical), fit_host(typical)
+        profile = replace(profile, error=max(profile.error, interval_error({"low": over.low, "high": over.high})))
+        network = None if host is not None else fit_network(typical)
         return cls(
             profile=profile,
-            strategy=anchor_of(records).spec["strategy"],
+            strategy=anchor.spec["strategy"],
             host=host or Host(),
             network=network,
             warnings=profile.warnings if host or network else (*profile.warnings, _NO_EXCHANGE),
@@ -85,25 +106,53 @@ class Measured:
         )
 
 
+def _typical(repeats: Sequence[Record]) -> Record:
+    """The repeat whose rate is nearest to that of all, of those with gradient times where any has them."""
+    sampled = [record for record in repeats if record.gradients] or repeats
+    over = rate_over(repeats).value
+    return min(sampled, key=lambda record: abs(math.log(rate_of(record).value / over)))
+
+
 _NO_EXCHANGE = (
     "No exchange was measured: its work on the cores is left out, and only the network given counts. Give a record of "
     "two workers beside it."
 )
 
 
-def curve(measured: Measured, points: Sequence[Point], question: Question) -> Curve:
-    """The answer at each point, in the order asked, with what to know about it."""
-    asked = [_Asked.of(measured, point, question) for point in points]
-    warnings = [*measured.warnings]
-    for each in asked:
-        warnings += [w for w in (*each.profile.warnings, *each.warnings()) if w not in warnings]
+Progress = Callable[[Sequence[Point]], Iterable[Point]]
+"""Hands on the points one by one, and may show how far it is."""
+
+
+def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> Curve:
+    """The answer at each point, in the order asked, with what to know about it; refused beyond reason."""
+    _require_within_reach(measured.profile, points)
+    asked, projected = [], []
+    for point in progress(points):
+        asked.append(_Asked.of(measured, point, question))
+        projected.append(asked[-1].projected())
+    told = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
     return Curve(
         law="simulation",
-        points=tuple(each.projected() for each in asked),
+        points=tuple(projected),
         knee_workers=_knee(measured, points, question),
         validated_on=VALIDATED_ON,
-        warnings=tuple(warnings),
+        warnings=(*told, *_warnings(measured.profile, asked)),
     )
+
+
+def _require_within_reach(profile: StepProfile, points: Sequence[Point]) -> None:
+    most, measured = max(point.workers for point in points), profile.measured_workers
+    if most > REACH * measured:
+        raise SpecError(
+            f"{most} workers are more than {REACH} times the {measured} that were measured, too far for one profile of "
+            f"a step: ask for at most {REACH * measured}, or measure more workers."
+        )
+    for batch in (point.batch for point in points if point.batch is not None):
+        if not 1 / _BATCH_REACH <= batch / profile.batch <= _BATCH_REACH:
+            raise SpecError(
+                f"Batch {batch:g} is too far from the measured {profile.batch:g}: ask for {_BATCH_REACH} times as much "
+                "or as little at most, or measure nearer to it."
+            )
 
 
 VALIDATED_ON = "the processor time of real runs of two workers on one node, no others yet: docs/simulation.md"
@@ -122,14 +171,14 @@ class _Asked:
     def of(cls, measured: Measured, point: Point, question: Question) -> "_Asked":
         profile = measured.profile.at_batch(point.batch or measured.profile.batch)
         host = measured.host
-        if question.device_factor != 1:
-            profile = profile.on_faster_device(question.device_factor)
+        if question.device_speed != 1:
+            profile = profile.on_faster_device(question.device_speed)
             # The same cores do both.
             host = Host(
-                host.pass_seconds_per_byte / question.device_factor, host.message_seconds / question.device_factor
+                host.pass_seconds_per_byte / question.device_speed, host.message_seconds / question.device_speed
             )
-        if question.feed_factor != 1:
-            profile = profile.with_feed(question.feed_factor)
+        if question.feed_speed != 1:
+            profile = profile.with_feed(question.feed_speed)
         layout = _layout(measured, point, question)
         network = question.network or measured.network
         if layout.nodes > 1 and (network is None or network.between == Link()):
@@ -142,13 +191,14 @@ class _Asked:
             point, profile, Setting(traffic=traffic, layout=layout, network=network or Network(), host=host), measured
         )
 
+    @cached_property
     def seconds(self) -> float:
         """Of a step."""
         return simulate(self.profile, self.setting).seconds
 
     def throughput(self) -> float:
         """Units per second of all workers."""
-        return self.profile.rate_per_sample * self.point.workers * self.profile.batch / self.seconds()
+        return self.profile.rate_per_sample * self.point.workers * self.profile.batch / self.seconds
 
     def projected(self) -> Projected:
         """With its band and its limit."""
@@ -156,7 +206,7 @@ class _Asked:
         return Projected(
             point=replace(self.point, nodes=self.setting.layout.nodes, batch=self.profile.batch),
             throughput=rate,
-            step_seconds=self.seconds(),
+            step_seconds=self.seconds,
             low80=rate * math.exp(-_Z80 * error),
             high80=rate * math.exp(_Z80 * error),
             low95=rate * math.exp(-_Z95 * error),
@@ -166,23 +216,28 @@ class _Asked:
 
     def _error(self) -> float:
         """Relative standard error: of what was measured, of the model's exchange, and of the distance to both."""
-        seconds = self.seconds()
+        seconds = self.seconds
         added = max(0.0, seconds - self.profile.own_seconds) / seconds
         doublings = max(0.0, math.log2(self.point.workers / self.profile.measured_workers))
         return math.sqrt(self.profile.error**2 + (EXCHANGE_ERROR * added) ** 2 + (DISTANCE_ERROR * doublings) ** 2)
 
-    def warnings(self) -> list[str]:
-        """What this point asks for that no run of today can do."""
-        found = []
-        devices, layout = self.profile.devices_per_node, self.setting.layout
-        if devices is not None and layout.fullest > devices:
-            found.append(
-                f"{layout.fullest} workers on one node were asked for, and the machine that was measured has "
-                f"{devices} devices: a node with as many equal ones is assumed."
-            )
-        if isinstance(self.setting.traffic, ParameterServer) and layout.nodes > 1:
-            found.append("ps runs on one node only for now: its servers on several nodes are a projection alone.")
-        return found
+
+def _warnings(profile: StepProfile, asked: Sequence[_Asked]) -> list[str]:
+    """What the points ask for that no run of today can do, or that lies far from what was measured."""
+    found = []
+    fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
+    if devices is not None and fullest > devices:
+        found.append(
+            f"Up to {fullest} workers on one node were asked for, and the machine that was measured has {devices} "
+            "devices: a node with as many equal ones is assumed."
+        )
+    if any(isinstance(each.setting.traffic, ParameterServer) and each.setting.layout.nodes > 1 for each in asked):
+        found.append("ps runs on one node only for now: its servers on several nodes are a projection alone.")
+    most = max(each.point.workers for each in asked)
+    if most > _FAR * profile.measured_workers:
+        times = most / profile.measured_workers
+        found.append(f"{most} workers are {times:.0f} times those that were measured: the band is the answer.")
+    return found
 
 
 def _layout(measured: Measured, point: Point, question: Question) -> Layout:
@@ -236,13 +291,16 @@ def break_even(measured: Measured, point: Point, question: Question, strategies:
     """The bandwidth between nodes at which two strategies take equally long, latency as in the question's network."""
     network = question.network
     if network is None or _layout(measured, point, question).nodes == 1:
-        raise SpecError("A break-even bandwidth is of a network between nodes: give one, and at least two nodes.")
+        raise SpecError(
+            "A break-even bandwidth is of a network between nodes: give one and at least two nodes, as in "
+            "--network 1Gbps,latency=50us --workers-per-node 1."
+        )
 
     def ahead(bandwidth: float) -> float:
         """Seconds by which the first is faster."""
         link = Link(bandwidth, network.between.latency_seconds)
         there = replace(question, network=replace(network, between=link))
-        first, second = (_Asked.of(measured, point, replace(there, strategy=s)).seconds() for s in strategies)
+        first, second = (_Asked.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
         return second - first
 
     slow, fast = (strategies[0] if ahead(b) >= 0 else strategies[1] for b in (_SLOWEST_BYTES, _FASTEST_BYTES))

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.explain.words import count
 from paceline.project.curve import Curve, Projected
+from paceline.units import human_seconds
 
 _DIGITS = 4
 _ROWS = 24
@@ -35,52 +37,51 @@ def data(curve: Curve) -> dict[str, Any]:
     }
 
 
-def sentences(curve: Curve, unit: str | None) -> list[str]:
+def sentences(curve: Curve, unit: str) -> list[str]:
     """The answer in words."""
     last = max(curve.points, key=lambda p: p.point.workers)
     found = []
+    many = count(last.point.workers, "worker")
     if last.throughput is not None:
         found.append(
-            f"{last.point.workers} workers would reach {number(last.throughput)} {unit or 'units/s'} "
+            f"{many} would reach {number(last.throughput)} {unit} "
             f"(80 %: {number(last.low80)} to {number(last.high80)}; "
             f"95 %: {number(last.low95)} to {number(last.high95)})."
         )
     elif last.step_seconds is not None:
-        found.append(f"A step of {last.point.workers} workers would take {number(last.step_seconds)} s.")
+        found.append(f"A step of {many} would take {human_seconds(last.step_seconds)}.")
     found.append(f"There the limit is {last.limit}.")
     knee = curve.knee_workers
     if knee is None:
         found.append("No knee up to there: a doubling of workers still brings at least half of what it could.")
     else:
-        found.append(f"The knee is at {knee} workers: twice as many bring less than half of what they could.")
+        found.append(f"The knee is at {count(knee, 'worker')}: twice as many bring less than half of what they could.")
     return found
 
 
-def rows(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells; of a long range doublings and the last, so that it fits on a page."""
-    headings = ["workers", "nodes", "batch", "throughput", "80 % band", "95 % band", "step", "limit", *more]
-    lines = []
-    for index in shown(points):
-        p = points[index]
-        lines.append(
-            [
-                str(p.point.workers),
-                number(p.point.nodes),
-                number(p.point.batch),
-                number(p.throughput),
-                f"{number(p.low80)}–{number(p.high80)}",
-                f"{number(p.low95)}–{number(p.high95)}",
-                number(p.step_seconds),
-                p.limit,
-                *(cells[index] for cells in more.values()),
-            ]
-        )
-    return headings, lines
+def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Cells by heading, without what is not known of any point.
+
+    Of a long range doublings and the last, so that it fits on a page.
+    """
+    found: dict[str, Sequence[str]] = {
+        "workers": [str(p.point.workers) for p in points],
+        "nodes": [number(p.point.nodes) for p in points],
+        "batch": [number(p.point.batch) for p in points],
+        "throughput": [number(p.throughput) for p in points],
+        "80 % band": [band(p.low80, p.high80) for p in points],
+        "95 % band": [band(p.low95, p.high95) for p in points],
+        "step": ["" if p.step_seconds is None else human_seconds(p.step_seconds) for p in points],
+        "limit": [p.limit for p in points],
+        **more,
+    }
+    kept = shown(points)
+    return {heading: [cells[index] for index in kept] for heading, cells in found.items() if any(cells)}
 
 
-def shown(points: Sequence[Projected]) -> list[int]:
-    """Which points a page has room for."""
-    if len(points) <= _ROWS:
+def shown(points: Sequence[Projected], most: int = _ROWS) -> list[int]:
+    """Which points a page has room for: all, or doublings and the last."""
+    if len(points) <= most:
         return list(range(len(points)))
     found, next_count = [], 1
     for index, p in enumerate(points):
@@ -88,6 +89,11 @@ def shown(points: Sequence[Projected]) -> list[int]:
             found.append(index)
             next_count = 2 * p.point.workers
     return found
+
+
+def band(low: float | None, high: float | None) -> str:
+    """`80 to 120`, with blanks where a narrow page may break it; empty where it is not known."""
+    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
 def number(value: float | None) -> str:

@@ -18,6 +18,7 @@ from paceline.report.headline import about, headline, verdict
 from paceline.report.learning import loss
 from paceline.report.measured import measured
 from paceline.report.pictures import VEGA_LITE
+from paceline.report.projection import projection
 from paceline.report.results import Results
 from paceline.report.scaling import speedup_and_efficiency, throughput
 from paceline.report.section import Chart, Section
@@ -31,6 +32,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     throughput,
     speedup_and_efficiency,
     gap_to_ideal,
+    projection,
     loss,
     arrivals,
     step,

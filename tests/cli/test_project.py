@@ -50,11 +50,25 @@ def test_points_of_a_file_are_answered_in_its_order(tmp_path: Path) -> None:
     assert curve[0]["throughput"] == pytest.approx(16 * 32 / curve[0]["step_seconds"])
 
 
+def test_efficiency_is_of_one_worker_even_where_one_is_not_asked_for(file: Path) -> None:
+    worth = [projected(file, "--workers", n, "--efficiency", "0.8")["workers_worth_having"] for n in ("1..8", "4..8")]
+    assert worth[0] == worth[1] >= 4
+    content = projected(file, "--workers", "4,8", "--efficiency", "0.8")
+    assert [point["workers"] for point in content["curve"]] == [4, 8]
+
+
+@pytest.mark.parametrize(("name", "begins"), [("curve.svg", b"<svg"), ("curve.png", b"\x89PNG")])
+def test_a_chart_is_drawn_on_request(file: Path, name: str, begins: bytes) -> None:
+    picture = file.with_name(name)
+    projected(file, "--workers", "1..16", "--chart", picture)
+    assert picture.read_bytes().startswith(begins)
+
+
 def test_words_come_first_then_the_table(file: Path) -> None:
     finished = paceline("project", file, "--workers", "8,16", "--efficiency", "0.8", "--price", "2")
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
-    assert lines[0].startswith("16 workers would reach ")
+    assert lines[0].startswith("mine: 16 workers would reach ")
     assert "At an efficiency of 80% or better" in finished.stdout
     assert "cost of a million" in finished.stdout
     assert "…" not in finished.stdout
@@ -84,7 +98,95 @@ def test_records_without_gradients_are_a_table_like_any_other(tmp_path: Path) ->
     assert curve[0]["throughput"] < curve[1]["throughput"] < 2 * curve[0]["throughput"]
     finished = paceline("project", tmp_path, "--network", "1Gbps")
     assert finished.returncode == 2
-    assert "the records hold no gradients" in finished.stderr
+    assert "they hold no gradients" in finished.stderr
+
+
+GRADIENTS = [{"name": str(n), "bytes": 2_000_000, "ready_seconds": 0.02 * (3 - n)} for n in range(3)]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """One worker alone and two of two strategies, with gradients; one exchanges faster than the other."""
+    folder = tmp_path / "study"
+    sampled: dict[str, Any] = {"gradients": GRADIENTS}
+    write(folder / "runs" / "a", alone(record=sampled))
+    for strategy, seconds in (("allreduce", 0.020), ("ps", 0.040)):
+        phases = {**USUAL, "exchange": seconds}
+        write(folder / "runs" / strategy, Situation(phases=phases, spec={"strategy": strategy}, record=sampled))
+    (folder / "study.json").write_text("{}")
+    return folder
+
+
+def test_a_study_is_asked_about_its_fastest_strategy_and_the_answer_names_it(study: Path) -> None:
+    finished = paceline("project", study, "--workers", "2,4")
+    assert finished.stdout.startswith("allreduce: 4 workers would reach ")
+    own, other = (projected(study, "--workers", "2", *more)["curve"][0] for more in ((), ("--strategy", "ps")))
+    assert own["step_seconds"] == pytest.approx(sum(USUAL.values()) + 0.016, rel=1e-3)
+    assert other["step_seconds"] == pytest.approx(sum(USUAL.values()) + 0.036, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--strategy", "allreduce:wire=bf16"),
+        ("--strategy", "ps:servers=2,mode=async"),
+        ("--batch", "4"),
+        ("--device-speed", "2"),
+        ("--feed-speed", "2"),
+        ("--network", "100Mbps,latency=50us", "--workers-per-node", "1"),
+    ],
+)
+def test_every_what_if_is_answered_from_the_command_line(study: Path, more: tuple[str, ...]) -> None:
+    usual, changed = (projected(study, "--workers", "2", *flags)["curve"][0] for flags in ((), more))
+    assert changed["step_seconds"] != usual["step_seconds"]
+    if more[0] in ("--device-speed", "--feed-speed", "--batch"):
+        assert changed["step_seconds"] < usual["step_seconds"]
+
+
+def test_a_break_even_bandwidth_is_told_in_words_and_as_data(study: Path) -> None:
+    flags = ("--workers", "2,8", "--workers-per-node", "1", "--network", "1Gbps,latency=5ms")
+    content = projected(study, *flags, "--break-even", "allreduce:wire=bf16")["break_even"]
+    assert content["workers"] == 8
+    assert content["strategies"] == ["allreduce", "allreduce:wire=bf16"]
+    assert {content["faster_below"], content["faster_above"]} <= set(content["strategies"])
+    told = paceline("project", study, *flags, "--break-even", "allreduce:wire=bf16").stdout
+    assert "With 8 workers allreduce:wire=bf16 is " in told
+
+
+def test_time_to_a_loss_is_read_from_the_runs_themselves(tmp_path: Path) -> None:
+    for batch in (8, 16):
+        samples = batch * 60
+        losses = [10 - n * batch / (20 + batch) for n in range(60)]
+        learned = {"loss": losses, "validation": [], "val_loss": None, "updates": 60, "samples_seen": samples}
+        learning = {**learned, "global_batch": batch, "lr": 0.1, "lr_rule": "none"}
+        write(tmp_path / str(batch), alone(samples=batch, record={"gradients": GRADIENTS, "learning": learning}))
+    asked = (tmp_path / "8", tmp_path / "16", "--workers", "1,2", "--to-loss", "5")
+    content = projected(*asked)
+    assert [time["workers"] for time in content["time_to_target"]] == [1, 2]
+    assert content["time_to_target"][0]["seconds"] == pytest.approx(5 * (20 + 16) / 16 * 0.0955, rel=0.25)
+    assert "would reach a loss of 5 after" in paceline("project", *asked).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--workers", "5000"), "more than 1024 times the 2 that were measured"),
+        (("--batch", "10000"), "too far from the measured 8"),
+        (("--device-speed", "1000"), "from 0.01 to 100"),
+        (("--feed-speed", "0"), "--feed-speed 0 is not valid"),
+        (("--strategy", "alreduce"), "allreduce"),
+        (("--workers", "4", "--workers-per-node", "2"), "a network that is not known"),
+        (("--break-even", "ps"), "--network 1Gbps,latency=50us --workers-per-node 1"),
+        (("--network", "fast"), "write it like 1Gbps"),
+        (("--series", "other"), "choose with --series one of: vae allreduce dataset, vae independent dataset"),
+        (("--to-loss", "0.1"), "runs of none came down"),
+    ],
+)
+def test_what_runs_cannot_tell_is_refused_with_a_reason(study: Path, arguments: tuple[str, ...], words: str) -> None:
+    finished = paceline("project", study, *arguments)
+    assert finished.returncode == 2
+    assert words in finished.stderr
+    assert len(finished.stderr.splitlines()) <= 2
 
 
 @pytest.mark.parametrize(
@@ -98,8 +200,18 @@ def test_records_without_gradients_are_a_table_like_any_other(tmp_path: Path) ->
         (TABLE, ("--workers", "many"), "write a range or a list"),
         (TABLE, ("--workers", "5000"), "too far for 3 counts"),
         (TABLE, ("--workers-per-node", "0"), "must be at least 1"),
-        (TABLE, ("--network", "1Gbps"), "a table does not say what is exchanged"),
-        (TABLE, ("--price", "-1"), "--price -1.0 is not valid"),
+        (TABLE, ("--network", "1Gbps"), "it does not say what is exchanged"),
+        (TABLE, ("--break-even", "ps"), "it does not say what is exchanged"),
+        (TABLE, ("--device-speed", "2"), "it does not say what is exchanged"),
+        (TABLE, ("--price", "-1"), "--price -1 is not valid"),
+        (TABLE, ("--efficiency", "80"), "a share of the ideal, as in 0.8"),
+        (TABLE, ("--chart", "curve.pdf"), "end it in .svg or .png"),
+        (TABLE, ("--chart", "missing/curve.svg"), "cannot be written"),
+        ("workers,step_seconds\n1,1\n2,1.1\n", ("--chart", "curve.svg"), "nothing to draw"),
+        (TABLE, ("--workers", "8", "--at", "points.csv"), "give one of them"),
+        (TABLE, ("--to-loss", "2"), "a table of speeds holds no losses"),
+        (TABLE, ("--target", "."), "say which with --to-loss"),
+        (TABLE, ("--target", "mine.csv", "--to-loss", "2"), "give one of both"),
         (TABLE, ("--at", "missing.csv"), "missing.csv cannot be read"),
         ("strategy,workers,throughput\na,1,1\na,2,2\nb,1,1\nb,2,2\n", (), "choose with --series one of: a, b"),
     ],

@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from paceline.project.laws import Settings
-from paceline.project.table import Table
+from paceline.project.table import Table, settings_of
 
 
 def table(
     workers: list[int], throughput: list[float], nodes: list[int] | None = None, batch: list[float] | None = None
 ) -> Table:
     counts = np.array(workers, float)
-    at = Settings(
+    at = settings_of(
         counts, None if nodes is None else np.array(nodes, float), None if batch is None else np.array(batch, float)
     )
     samples = counts if batch is None else counts * np.array(batch, float)

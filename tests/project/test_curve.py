@@ -1,4 +1,5 @@
 import itertools
+import math
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ NEAR_LINEAR = forecast(table([1, 2, 4, 8], [100, 195, 380, 750], nodes=[1, 1, 1,
 NODES = forecast(
     table([1, 4, 8, 16, 32], [100, 380, 620, 1200, 2300], nodes=[1, 1, 2, 4, 8], batch=[32, 32, 32, 32, 32])
 )
+TWO_ROWS = forecast(table([1, 16], [130.9, 74.7], nodes=[1, 4]))
 SERVED = forecast(table([1, 2, 4, 8], [n * 100 / (1 + 0.2 * (n - 1)) for n in (1, 2, 4, 8)]))
 
 
@@ -22,8 +24,10 @@ def test_the_curve_is_in_the_order_asked_and_passes_near_the_rows() -> None:
     assert [p.throughput for p in points[:2]] == pytest.approx([750, 100], rel=0.03)
 
 
-def test_bands_hold_the_middle_and_widen_with_the_distance() -> None:
-    points = NEAR_LINEAR.curve([Point(n) for n in (8, 16, 32, 64, 128)]).points
+@pytest.mark.parametrize("found", [NEAR_LINEAR, NODES, SERVED, TWO_ROWS])
+def test_bands_hold_the_middle_and_widen_with_the_distance(found: Forecast) -> None:
+    largest = int(found.table.counts[-1])
+    points = found.curve([Point(largest * 2**doublings) for doublings in range(5)]).points
     for p in points:
         assert p.low95 < p.low80 < p.throughput < p.high80 < p.high95  # type: ignore[operator]
     for low, high in (("low80", "high80"), ("low95", "high95")):
@@ -31,10 +35,11 @@ def test_bands_hold_the_middle_and_widen_with_the_distance() -> None:
         assert widths == sorted(widths)
 
 
-@pytest.mark.parametrize("found", [NEAR_LINEAR, NODES, SERVED])
-def test_throughput_is_never_more_than_linear(found: Forecast) -> None:
-    points = found.curve([Point(n) for n in (1, 2, 4, 8, 16, 32, 64)]).points
-    per_worker = [p.throughput / p.point.workers for p in points]
+@pytest.mark.parametrize("per_node", [None, 4, 6])
+@pytest.mark.parametrize("found", [NEAR_LINEAR, NODES, SERVED, TWO_ROWS])
+def test_throughput_is_never_more_than_linear(found: Forecast, per_node: int | None) -> None:
+    asked = [Point(n, None if per_node is None else math.ceil(n / per_node)) for n in range(1, 65)]
+    per_worker = [p.throughput / p.point.workers for p in found.curve(asked).points]  # type: ignore[operator]
     assert all(b <= a * 1.0001 for a, b in itertools.pairwise(per_worker))
 
 
@@ -84,9 +89,24 @@ def test_speed_that_falls_to_nothing_is_refused() -> None:
         forecast(table([1, 2, 4, 8], [100, 50, 5, 0.01]))
 
 
+@pytest.mark.parametrize("speeds", [[100, 400, 1600, 6400], [100, 50, 25, 12]])
+def test_a_table_that_no_law_comes_near_is_refused(speeds: list[float]) -> None:
+    with pytest.raises(DataError, match="times away from what any law of scaling gives: check it, or leave it out"):
+        forecast(table([1, 2, 4, 8], speeds))
+
+
 def test_a_strong_loss_between_nodes_is_followed_not_taken_for_a_bad_row() -> None:
-    found = forecast(table([1, 16], [130.9, 74.7], nodes=[1, 4]))
-    assert found.curve([Point(16, 4)]).points[0].throughput == pytest.approx(74.7, rel=0.1)
+    assert TWO_ROWS.curve([Point(16, 4)]).points[0].throughput == pytest.approx(74.7, rel=0.1)
+
+
+def test_two_rows_that_lose_much_are_not_sure_of_how_the_loss_grows() -> None:
+    point = TWO_ROWS.curve([Point(64)]).points[0]
+    assert point.high80 / point.low80 > 1.5  # type: ignore[operator]
+
+
+def test_a_jump_where_nodes_are_not_told_is_taken_for_the_edge_of_a_node_rather_than_for_growth() -> None:
+    found = forecast(table([1, 8, 16], [106.8, 806.6, 1090.2]))  # 8 on each node; 32 were measured at 1923.7
+    assert found.curve([Point(32)]).points[0].throughput == pytest.approx(1923.7, rel=0.15)
 
 
 def test_ten_thousand_workers_are_answered_within_a_second() -> None:

@@ -58,6 +58,7 @@ def test_repeats_become_their_median_and_rows_of_one_place_count_less_each() -> 
     rows = condensed(at, np.array([1.0, 1.1, 5.0, 2.0, 3.0]))
     assert np.exp(rows.log_seconds) == pytest.approx([1.1, 2, 3])
     assert rows.weight[0] < 3
+    assert rows.scatter == pytest.approx(1.4826 * np.log(1.1))
     assert rows.weight[1] == rows.weight[2] < 1
 
 

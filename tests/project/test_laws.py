@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from paceline.project.laws import BETWEEN, INSIDE, Law, Settings, family
+from paceline.project.laws import Law, Settings, family
 
 COUNTS = np.array([1.0, 2, 4, 8, 16, 32, 64, 1024])
-LAWS = (*family(1.0, None, knows_nodes=False), *family(1.0, 32.0, knows_nodes=True))
+LAWS = (*family(1.0, None, counts=COUNTS, knows_nodes=False), *family(1.0, 32.0, counts=COUNTS, knows_nodes=True))
 
 
 def settings(law: Law) -> Settings:
-    if law.between is None:
+    if law.between is None or law.node_size is not None:
         return Settings(COUNTS, None, None)
     return Settings(COUNTS, np.maximum(1, COUNTS / 8), np.full_like(COUNTS, 32))
 
@@ -21,6 +21,14 @@ def draws(law: Law) -> np.ndarray:
 def test_more_workers_never_make_a_step_shorter(law: Law) -> None:
     seconds = law.log_seconds(draws(law), settings(law))
     assert np.all(np.diff(seconds, axis=1) >= -1e-12)  # so throughput is never more than linear
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_nor_does_one_more_worker_on_nodes_that_fill_up(law: Law) -> None:
+    counts = np.arange(1.0, 41)
+    at = Settings(counts, None, None)
+    placed = at if law.between is None or law.node_size is not None else at.on_nodes_of(8)
+    assert np.all(np.diff(law.log_seconds(draws(law), placed), axis=1) >= -1e-12)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
@@ -68,6 +76,22 @@ def test_hiding_makes_a_step_shorter_but_not_shorter_than_its_longer_part() -> N
     assert compute < with_overlap < float(np.exp(plain.log_seconds(draw[None, :], at))[0, 0])
 
 
-def test_laws_are_as_likely_as_one_together() -> None:
-    assert sum(INSIDE.values()) == pytest.approx(1)
-    assert sum(BETWEEN.values()) == pytest.approx(1)
+@pytest.mark.parametrize("counts", [COUNTS, COUNTS[:3]])
+@pytest.mark.parametrize("knows_nodes", [True, False])
+def test_laws_are_as_likely_as_one_together(counts: np.ndarray, knows_nodes: bool) -> None:
+    laws = family(1.0, None, counts, knows_nodes=knows_nodes)
+    assert sum(law.share for law in laws if law.overlaps) == pytest.approx(1)
+
+
+def test_nodes_that_a_table_does_not_tell_are_supposed_only_where_its_counts_lie_on_both_sides_of_an_edge() -> None:
+    def sizes(*counts: float) -> set[int | None]:
+        return {law.node_size for law in family(1.0, None, np.array(counts), knows_nodes=False)}
+
+    assert sizes(1, 2, 4) == {None}
+    assert sizes(1, 8, 16) == {None, 4, 8}
+    assert sizes(8, 16) == {None, 8}
+
+
+def test_nodes_are_full_where_there_are_no_more_than_it_takes() -> None:
+    at = Settings(np.array([8.0, 9, 12, 12]), np.array([1.0, 2, 2, 6]), None, 8)
+    assert at.per_node.tolist() == [8, 8, 8, 2]

@@ -72,6 +72,7 @@ def test_one_worker_is_on_one_node_and_nodes_that_are_partly_missing_are_not_use
     [
         ((Row(workers=1, throughput=1),), "takes two counts"),
         ((Row(workers=4, throughput=1), Row(workers=4, throughput=2)), "all rows have 4 workers"),
+        ((Row(workers=1, throughput=1), Row(workers=2, nodes=4, throughput=2)), "4 nodes for 2 workers is not valid"),
         ((Row(workers=1), Row(workers=2)), "no row has both workers and a speed"),
         ((Row(workers=1, throughput=1), Row(workers=2, step_seconds=1)), "only a speed, others only a step time"),
         (
@@ -96,6 +97,20 @@ def test_what_cannot_be_is_told() -> None:
         "t", series(Row(workers=1, throughput=100), Row(workers=1, throughput=200), Row(workers=2, throughput=300))
     )
     assert any("100% apart" in warning for warning in apart.warnings)
+
+
+def test_speed_that_falls_is_told_and_equal_speed_is_not() -> None:
+    falls = from_series("t", series(Row(workers=8, throughput=1700), Row(workers=16, throughput=100)))
+    assert any("16 workers together are 94% slower than 8" in warning for warning in falls.warnings)
+    level = from_series("t", series(Row(workers=8, throughput=1700), Row(workers=16, throughput=1650)))
+    assert not level.warnings
+
+
+def test_a_node_has_room_for_as_many_as_the_fullest_has() -> None:
+    rows = (Row(workers=1, throughput=1), Row(workers=8, nodes=1, throughput=7), Row(workers=9, nodes=2, throughput=8))
+    table = from_series("t", series(*rows))
+    assert table.at.capacity == 8
+    assert table.where(table.at.workers > 1).at.per_node.tolist() == [8, 8]
 
 
 def test_of_several_series_one_must_be_named() -> None:

@@ -141,7 +141,7 @@ def test_with_records_at_one_batch_computing_is_proportional_and_the_answer_says
 
 def test_a_faster_device_shortens_computing_and_the_work_of_an_exchange(tmp_path: Path) -> None:
     measured = Measured.of_records([made(tmp_path, alone()), two(tmp_path / "a", host=Host(1e-9, 0.0))])
-    usual, faster = at(measured, 2), at(measured, 2, device_factor=2.0)
+    usual, faster = at(measured, 2), at(measured, 2, device_speed=2.0)
     assert faster.step_seconds == pytest.approx((usual.step_seconds - USUAL["input"]) / 2 + USUAL["input"], rel=1e-6)
 
 
@@ -151,8 +151,8 @@ def test_a_feed_that_set_the_pace_can_be_made_faster(tmp_path: Path) -> None:
     measured = Measured.of_records([record])
     assert at(measured, 2).limit == "feed"
     assert at(measured, 2).step_seconds == pytest.approx(record.step_seconds)
-    assert at(measured, 2, feed_factor=1.25).step_seconds == pytest.approx(record.step_seconds / 1.25)
-    unbound = at(measured, 2, feed_factor=100.0)
+    assert at(measured, 2, feed_speed=1.25).step_seconds == pytest.approx(record.step_seconds / 1.25)
+    unbound = at(measured, 2, feed_speed=100.0)
     assert unbound.step_seconds == pytest.approx(record.step_seconds - 0.1)
     assert unbound.limit == "compute"
 
@@ -196,7 +196,7 @@ def test_a_server_on_several_nodes_is_said_to_be_a_projection_alone(measured: Me
     assert any("one node only" in warning for warning in found.warnings)
 
 
-@pytest.mark.parametrize("changes", [{"device_factor": 0.0}, {"feed_factor": math.inf}, {"workers_per_node": 0}])
+@pytest.mark.parametrize("changes", [{"device_speed": 0.0}, {"feed_speed": math.inf}, {"workers_per_node": 0}])
 def test_questions_that_make_no_sense_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="not valid"):
         Question(**changes)
@@ -309,3 +309,33 @@ def test_a_run_that_was_disturbed_is_said_to_have_been(tmp_path: Path) -> None:
     quiet, disturbed = (profile_of([made(tmp_path / str(q), Situation(queued=q))]) for q in (1 * MS, 30 * MS))
     assert not any("queued" in warning for warning in quiet.warnings)
     assert any("queued" in warning for warning in disturbed.warnings)
+
+
+def test_of_repeats_the_typical_one_is_taken_and_their_distance_makes_the_band(tmp_path: Path) -> None:
+    def turn(number: int, exchange: float) -> Record:
+        phases = {**USUAL, "exchange": exchange}
+        return made(tmp_path / f"{number}-{exchange}", Situation(phases=phases, spec={"turn": number}))
+
+    middle, apart = turn(1, 0.004), [turn(0, 0.001), turn(2, 0.060)]
+    alike = [turn(0, 0.0039), turn(2, 0.0041)]
+    wide, narrow = (at(Measured.of_records([*others, middle]), 2) for others in (apart, alike))
+    assert wide.step_seconds == narrow.step_seconds == pytest.approx(middle.step_seconds)
+    assert wide.high80 / wide.low80 > 1.2 * narrow.high80 / narrow.low80
+
+
+def test_far_beyond_what_was_measured_it_warns_and_then_refuses(measured: Measured) -> None:
+    asked = Question(strategy="independent")
+    far = curve(measured, [Point(workers=1000, nodes=None, batch=None)], asked)
+    assert any("500 times" in warning for warning in far.warnings)
+    with pytest.raises(SpecError, match="at most 2048"):
+        curve(measured, [Point(workers=4096, nodes=None, batch=None)], asked)
+    with pytest.raises(SpecError, match="Batch 1000 is too far"):
+        curve(measured, [Point(workers=2, nodes=None, batch=1000)], asked)
+
+
+def test_a_warning_about_many_points_is_given_once(measured: Measured) -> None:
+    found = curve(measured, [Point(workers=n, nodes=None, batch=None) for n in (3, 4, 8)], Question())
+    assert [w for w in found.warnings if "on one node" in w] == [
+        "Up to 8 workers on one node were asked for, and the machine that was measured has 2 devices: a node with as "
+        "many equal ones is assumed."
+    ]

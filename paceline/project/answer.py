@@ -1,0 +1,157 @@
+"""From a table or from records to the answer: which rows or runs are meant, and whether laws or a simulation tell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from paceline.errors import SpecError
+from paceline.measure.ratios import rate_over
+from paceline.project.curve import Curve, Point
+from paceline.project.forecast import forecast
+from paceline.project.table import from_series, one_series
+from paceline.project.whatif import BreakEven, Measured, Progress, Question, break_even, curve
+from paceline.record import Record
+from paceline.references import records as ours
+from paceline.references.base import Reference, Row
+from paceline.traffic import catalogue
+
+_ENOUGH_COUNTS = 3
+"""Counts of workers that were measured, from which on laws are fitted to them where nothing else is asked."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A curve, of what it is, and what was measured."""
+
+    curve: Curve
+    subject: str
+    """The strategy, or the series of a table."""
+
+    unit: str
+    measured: tuple[tuple[int, float], ...]
+    """Workers and throughput."""
+
+    measured_as: str
+    """What was measured: not always what was asked."""
+
+
+def of_table(reference: Reference, series: str | None, points: Sequence[Point]) -> Answer:
+    """By laws fitted to the rows."""
+    chosen = one_series(reference, series)
+    table = from_series(reference.title, chosen)
+    rates = table.throughput(table.at, table.seconds)
+    known = () if rates is None else zip(table.at.workers, rates, strict=True)
+    return Answer(
+        curve=forecast(table).curve(points),
+        subject=chosen.label,
+        unit=table.unit or "units/s",
+        measured=tuple((int(workers), float(rate)) for workers, rate in known),
+        measured_as=chosen.label,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """Runs of one strategy and of one worker alone, ready to be asked."""
+
+    records: tuple[Record, ...]
+    strategy: str
+
+    @classmethod
+    def of(cls, records: Sequence[Record], asked: str | None = None, series: str | None = None) -> "Runs":
+        """Of the strategy asked for where it was run, else of the one most like it: the same name, the fastest."""
+        chosen = _of_one_kind(records, series)
+        there = {r.spec["strategy"]: None for r in chosen}
+        wanted = catalogue.check(asked) if asked is not None else None
+        if wanted is None or wanted not in there:
+            alike = [s for s in there if wanted and _name(s) == _name(wanted)]
+            exchanging = [s for s in there if _name(s) != "independent"]
+            wanted = max(alike or exchanging or there, key=lambda strategy: _fastest(chosen, strategy))
+        return cls(records=tuple(r for r in chosen if r.spec["strategy"] == wanted or _is_alone(r)), strategy=wanted)
+
+    @property
+    def workload(self) -> str:
+        """Of all of them."""
+        return str(self.records[0].spec["workload"])
+
+    @cached_property
+    def simulated(self) -> Measured:
+        """What a step consists of."""
+        return Measured.of_records(self.records)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Measured settings of the strategy, beside what they are compared with."""
+        table = ours.from_records(self.strategy, self.records)
+        return next(series.rows for series in table.series if series.strategy == self.strategy)
+
+    def ask(self, points: Sequence[Point], question: Question, progress: Progress = iter) -> Answer:
+        """By laws where enough was measured and nothing but more workers is asked; otherwise by simulating a step."""
+        found = None
+        if self._laws_tell(points, question):
+            table = ours.from_records(self.strategy, self.records)
+            label = next(series.label for series in table.series if series.strategy == self.strategy)
+            found = of_table(table, label, points).curve
+        return Answer(
+            curve=found or curve(self.simulated, points, question, progress),
+            subject=question.strategy or self.strategy,
+            unit=self.records[0].throughput["unit"],
+            measured=tuple((row.workers, row.throughput) for row in self.rows if row.workers and row.throughput),
+            measured_as=self.strategy,
+        )
+
+    def break_even(self, point: Point, question: Question, other: str) -> BreakEven:
+        """The bandwidth between nodes at which another strategy is as fast as the one asked about."""
+        return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
+
+    def _laws_tell(self, points: Sequence[Point], question: Question) -> bool:
+        """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
+        more = question == Question(strategy=question.strategy) and question.strategy in (None, self.strategy)
+        one_batch = len({record.spec["batch"] for record in self.records}) == 1
+        as_measured = more and not any(p.nodes or (p.batch and one_batch) for p in points)
+        if not any(record.gradients for record in self.records):
+            if not as_measured:
+                raise SpecError(
+                    "Another strategy, network, batch or speed cannot be told from these records, they hold no "
+                    "gradients: give records of longer runs."
+                )
+            return True
+        return as_measured and len({row.workers for row in self.rows}) >= _ENOUGH_COUNTS
+
+
+def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
+    """Those of a series, with one worker alone; without a name, all, if they may stand beside one another."""
+    kinds = {_kind(r) for r in records if series in (None, _label(r))}
+    if len(kinds) != 1:
+        what = (
+            f"--series {series!r} is not among the records" if series is not None else "The records are of many kinds"
+        )
+        labels = dict.fromkeys(map(_label, records))
+        raise SpecError(f"{what}: choose with --series one of: {', '.join(labels)}.")
+    alike = [r for r in records if _kind(r) in kinds]
+    return [r for r in alike if series in (None, _label(r)) or _is_alone(r)]
+
+
+def _kind(record: Record) -> tuple[str, ...]:
+    """What runs that are projected together share."""
+    return tuple(str(record.spec[name]) for name in ("workload", "feed", "precision"))
+
+
+def _label(record: Record) -> str:
+    workload, feed, precision = _kind(record)
+    return " ".join((workload, record.spec["strategy"], feed, *([precision] if precision != "fp32" else [])))
+
+
+def _is_alone(record: Record) -> bool:
+    return (record.spec["strategy"], record.spec["workers"]) == ("independent", 1)
+
+
+def _name(strategy: str) -> str:
+    return strategy.partition(":")[0]
+
+
+def _fastest(records: Sequence[Record], strategy: str) -> tuple[int, float]:
+    """Where most workers ran it, then how fast."""
+    own = [r for r in records if r.spec["strategy"] == strategy]
+    most = max(r.spec["workers"] for r in own)
+    return most, rate_over([r for r in own if r.spec["workers"] == most]).value

@@ -1,0 +1,220 @@
+"""What more workers would bring: the projected curve with its bands over what was measured."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from paceline.errors import DataError, RequestError
+from paceline.explain.words import count
+from paceline.project import words
+from paceline.project.answer import Answer, Runs
+from paceline.project.curve import Point, Projected
+from paceline.project.points import parse_workers
+from paceline.project.whatif import Question
+from paceline.record import Record
+from paceline.report import charts
+from paceline.report.results import Result, Results
+from paceline.report.section import Chart, Section
+from paceline.report.shown import fastest, shown_first
+from paceline.report.tables import Cell, Table, number, word
+
+_TIMES = 8
+"""How many times the most workers that were measured the curve goes on."""
+
+_MOST_LINES = 2
+_MOST_POINTS = 200
+_LOGARITHMIC = 64
+"""Beyond so many times the fewest workers both axes are logarithmic."""
+
+_ROOM = 1.12
+_ABOVE = 2.0
+"""How far above the band the ideal line is followed."""
+
+_HOVER = {
+    "workers": "workers",
+    "rate": "throughput",
+    "within80": "80 % band",
+    "within95": "95 % band",
+    "limit": "limit",
+}
+_LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dashed: ideal"
+
+
+def projection(results: Results) -> Section | None:
+    """A curve for the fastest setting's line and a few others; None where no line has two counts of workers."""
+    lines = list(dict.fromkeys(line for line in (fastest(results.rows).line, *shown_first(results))))
+    told: list[str] = []
+    drawn: list[tuple[str, Answer]] = []
+    for line in lines:
+        rows = [row for row in results.rows if row.line == line]
+        if len(drawn) < _MOST_LINES and _has_counts(rows):
+            try:
+                drawn.append((line, _answer(rows)))
+            except RequestError as error:
+                told.append(f"{line} is not projected: {error}")
+    if not drawn:
+        return None
+    for line, answer in drawn:
+        told.append(f"{line}: {' '.join(words.sentences(answer.curve, answer.unit))}")
+    warnings = dict.fromkeys(warning for _, answer in drawn for warning in answer.curve.warnings)
+    charted = tuple(
+        _on_page(results, line, answer, f"projection-{place}") for place, (line, answer) in enumerate(drawn, 1)
+    )
+    return Section(
+        name="projection",
+        title="What more workers would bring",
+        words=(*told, *warnings, f"Validated on {drawn[0][1].curve.validated_on}."),
+        charts=charted,
+        tables=(_table(drawn),),
+    )
+
+
+def chart(answer: Answer) -> Chart:
+    """The picture of one answer; refused where there is no speed to draw."""
+    if not any(p.throughput for p in answer.curve.points):
+        raise DataError("--chart: without throughput there is nothing to draw: give it, or `batch`, in the table.")
+    return _drawn(answer, [answer.subject], answer.subject, "projection")
+
+
+def _has_counts(rows: Sequence[Result]) -> bool:
+    """Whether workers that exchange something were measured beside a smaller count."""
+    exchanging = [row for row in rows if row.workers > 1 and row.record.spec["strategy"] != "independent"]
+    return bool(exchanging) and len({record.spec["workers"] for record in _records(rows)}) > 1
+
+
+def _records(rows: Sequence[Result]) -> list[Record]:
+    """All repeats, and those of one worker alone that they are compared with."""
+    found = [record for row in rows for record in (*row.scaling.records, *row.scaling.baseline)]
+    return list({id(record): record for record in found}.values())
+
+
+def _answer(rows: Sequence[Result]) -> Answer:
+    """As `paceline project` gives it; where a batch is divided among the workers, it stays the same in all."""
+    most = max(rows, key=lambda row: row.workers)
+    whole = most.record.spec["batch"] * most.workers if most.scaling.scaling == "strong" else None
+    counts = parse_workers(f"1..{_TIMES * most.workers}")
+    points = [Point(n, batch=None if whole is None else whole / n) for n in counts if whole is None or whole >= n]
+    return Runs.of(_records(rows), most.record.spec["strategy"]).ask(points, Question())
+
+
+def _on_page(results: Results, line: str, answer: Answer, name: str) -> Chart:
+    """In the line's colour, and shown when the line is."""
+    return _drawn(answer, results.lines, line, name, on_page=True)
+
+
+def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_page: bool = False) -> Chart:
+    curve = answer.curve
+    x, y = _axes(answer)
+    colour = alt.Color("line:N", scale=alt.Scale(domain=list(lines)), legend=None, sort=None)
+    projected = alt.Chart(charts.rows({"line": line, **row} for row in _rows(answer)))
+    bands = [
+        projected.mark_area(opacity=opacity, clip=True).encode(
+            x=x, y=_named(y, f"low{percent}"), y2=f"high{percent}:Q", color=colour
+        )
+        for percent, opacity in ((95, 0.16), (80, 0.28))
+    ]
+    middle = projected.mark_line(clip=True).encode(x=x, y=_named(y, "value"), color=colour)
+    near = projected.mark_point(size=120, opacity=0).encode(x=x, y=_named(y, "value"), tooltip=charts.hover(**_HOVER))
+    measured = alt.Chart(charts.rows({"line": line, "workers": n, "value": v} for n, v in answer.measured))
+    points = measured.mark_point(filled=True, size=80, opacity=1).encode(
+        x=x, y=_named(y, "value"), color=colour, tooltip=charts.hover(workers="workers", value="measured")
+    )
+    layers = [*bands, *_ideal(answer, x, y), middle, *_knee(answer, x), points, near]
+    last = max(curve.points, key=lambda p: p.point.workers)
+    reached = f"{words.number(last.throughput)} {answer.unit} (80 %: {words.band(last.low80, last.high80)})"
+    as_measured = "" if answer.measured_as == answer.subject else f" with {answer.measured_as}"
+    return Chart(
+        name=name,
+        title=f"{line}: {count(last.point.workers, 'worker')} would reach {reached}",
+        subtitle=f"{answer.unit} against workers. {_LEGEND}".replace(
+            "points: measured", f"points: measured{as_measured}"
+        ),
+        definition=charts.layered(*layers, shown=[line]),
+        line=line if on_page else None,
+    )
+
+
+def _axes(answer: Answer) -> tuple[alt.X, alt.Y]:
+    """Both logarithmic over a wide range, so that few workers are seen beside many."""
+    rated = [p for p in answer.curve.points if p.throughput]
+    counts = [p.point.workers for p in rated] + [n for n, _ in answer.measured]
+    values = [p.high95 or 0 for p in rated] + [value for _, value in answer.measured]
+    highest = max(min(_ideal_rate(answer) * max(counts), _ABOVE * max(values)), *values) * _ROOM
+    if max(counts) / min(counts) <= _LOGARITHMIC:
+        along, up = alt.Scale(domain=[0, max(counts)], nice=False), alt.Scale(domain=[0, highest], nice=False)
+    else:
+        lowest = min(p.low95 or highest for p in rated)
+        along = alt.Scale(type="log", base=2, domain=[min(counts), max(counts)], nice=False)
+        up = alt.Scale(type="log", domain=[min(lowest, *(value for _, value in answer.measured)), highest], nice=False)
+    x = alt.X("workers:Q", title="workers", scale=along, axis=charts.axis(format="d", grid=False, tickMinStep=1))
+    return x, alt.Y("value:Q", title=answer.unit, scale=up, axis=alt.Axis(tickCount=6))
+
+
+def _named(y: alt.Y, field: str) -> alt.Y:
+    moved = y.copy()
+    moved.shorthand = f"{field}:Q"
+    return moved
+
+
+def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
+    """As many as a line needs, in order of workers."""
+    rated = sorted((p for p in answer.curve.points if p.throughput), key=lambda p: p.point.workers)
+    kept = np.unique(np.geomspace(1, len(rated), min(len(rated), _MOST_POINTS)).round().astype(int)) - 1
+    for p in (rated[index] for index in kept):
+        yield {
+            "workers": p.point.workers,
+            "value": p.throughput,
+            "low80": p.low80,
+            "high80": p.high80,
+            "low95": p.low95,
+            "high95": p.high95,
+            "rate": f"{words.number(p.throughput)} {answer.unit}",
+            "within80": words.band(p.low80, p.high80),
+            "within95": words.band(p.low95, p.high95),
+            "limit": p.limit,
+        }
+
+
+def _ideal_rate(answer: Answer) -> float:
+    """Of one worker: as the fewest that were measured, or projected, have it each."""
+    points = answer.measured or [(p.point.workers, p.throughput) for p in answer.curve.points if p.throughput]
+    workers, rate = min(points, key=lambda point: point[0])
+    return rate / workers
+
+
+def _ideal(answer: Answer, x: alt.X, y: alt.Y) -> Iterator[alt.Chart]:
+    rate = _ideal_rate(answer)
+    counts = {p.point.workers for p in answer.curve.points} | {n for n, _ in answer.measured}
+    ends = alt.Chart(charts.rows({"workers": n, "value": rate * n} for n in (min(counts), max(counts))))
+    yield ends.mark_line(style="ideal", clip=True).encode(x=x, y=_named(y, "value"))
+
+
+def _knee(answer: Answer, x: alt.X) -> Iterator[alt.Chart]:
+    knee = answer.curve.knee_workers
+    if knee is not None:
+        there = alt.Chart(charts.rows([{"workers": knee}]))
+        yield there.mark_rule(style="ideal").encode(x=x)
+        yield there.mark_text(align="left", dx=5, text=f"knee: {knee}").encode(x=x, y=alt.value(10))
+
+
+def _table(drawn: Sequence[tuple[str, Answer]]) -> Table:
+    several = dict.fromkeys(answer.unit for _, answer in drawn)
+    rows = [
+        (line, answer.curve.points[index])
+        for line, answer in drawn
+        for index in words.shown(answer.curve.points, _TIMES)
+    ]
+    return Table(
+        name="projection",
+        title=f"Projected, in {' and '.join(several)}",
+        headings=("setting", "workers", "throughput", "80 % band", "95 % band", "limit"),
+        rows=tuple((word(line), *_cells(point)) for line, point in rows),
+        lines=tuple(line for line, _ in rows),
+    )
+
+
+def _cells(p: Projected) -> tuple[Cell, ...]:
+    bands = (Cell(words.band(low, high), low, low, high) for low, high in ((p.low80, p.high80), (p.low95, p.high95)))
+    return number(p.point.workers), number(p.throughput, words.number), *bands, word(p.limit)
