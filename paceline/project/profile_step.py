@@ -10,7 +10,6 @@ import numpy as np
 
 from paceline import grammar
 from paceline.errors import DataError
-from paceline.measure.profile import Profile
 from paceline.project.grouping import Gradient
 from paceline.record import Record
 
@@ -166,24 +165,6 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
         measured_workers=workers,
         devices_per_node=_devices_per_node(anchor),
         warnings=told,
-    )
-
-
-def profile_from(profile: Profile) -> StepProfile:
-    """From a device's profile, which is of one worker alone."""
-    backward = profile.backward_seconds
-    return StepProfile(
-        batch=profile.batch,
-        rate_per_sample=profile.units_per_step / profile.batch,
-        unit=profile.throughput["unit"],
-        input_seconds=profile.input_seconds,
-        forward_seconds=profile.forward_seconds,
-        backward_seconds=backward,
-        update_seconds=profile.update_seconds,
-        other_seconds=profile.other_seconds,
-        gradients=_gradients(profile.gradients, backward),
-        spread_seconds=profile.compute_spread * (profile.forward_seconds + backward),
-        error=interval_error(profile.throughput),
     )
 
 

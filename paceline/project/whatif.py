@@ -7,13 +7,12 @@ from functools import cached_property
 
 from paceline.errors import SpecError
 from paceline.grammar import require
-from paceline.measure.profile import Profile
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.calibrate import fit_host, fit_network
 from paceline.project.curve import Curve, Point, Projected
 from paceline.project.network import Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_from, profile_of
+from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_of
 from paceline.project.simulate import Setting, limit_of, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
@@ -92,17 +91,6 @@ class Measured:
             host=host or Host(),
             network=network,
             warnings=profile.warnings if host or network else (*profile.warnings, _NO_EXCHANGE),
-        )
-
-    @classmethod
-    def of_profile(cls, profile: Profile) -> "Measured":
-        """From a device's profile: one worker alone."""
-        return cls(
-            profile=profile_from(profile),
-            strategy="independent",
-            host=Host(),
-            network=None,
-            warnings=(_NO_EXCHANGE,),
         )
 
 

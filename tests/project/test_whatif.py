@@ -12,7 +12,6 @@ import pytest
 from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
-from paceline.measure.profile import Profile
 from paceline.project.calibrate import MESSAGE_SECONDS, fit_host, fit_network
 from paceline.project.curve import Point, Projected
 from paceline.project.grouping import Gradient
@@ -259,32 +258,6 @@ def test_records_of_different_runs_are_refused_by_what_differs(tmp_path: Path) -
 def test_a_record_without_gradient_times_is_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="longer"):
         profile_of([made(tmp_path, alone(record={"gradients": []}))])
-
-
-def test_a_device_profile_is_enough_for_an_answer_that_says_what_it_lacks() -> None:
-    profile = Profile(
-        workload={},
-        spec="vae",
-        device="a core",
-        precision="fp32",
-        batch=8,
-        units_per_step=16.0,
-        throughput={"value": 160.0, "low": 158.0, "high": 162.0, "unit": "words/s"},
-        input_seconds=0.0,
-        forward_seconds=30 * MS,
-        backward_seconds=60 * MS,
-        update_seconds=10 * MS,
-        other_seconds=0.0,
-        compute_spread=0.05,
-        gradients=GRADIENTS,
-        versions={},
-    )
-    measured = Measured.of_profile(profile)
-    found = at(measured, 1)
-    assert (found.throughput, found.step_seconds) == (pytest.approx(160.0), pytest.approx(0.1))
-    assert measured.profile.spread_seconds == pytest.approx(0.05 * 90 * MS)
-    assert any("two workers" in warning for warning in measured.warnings)
-    assert at(measured, 16, strategy="allreduce", network=NETWORK).throughput < 16 * 160
 
 
 def test_a_curve_to_a_thousand_workers_takes_seconds(measured: Measured) -> None:
