@@ -201,7 +201,7 @@ def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mo
 
 def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
     """Draws from all modes in proportion to their evidence; the seed is fixed, so that answers repeat."""
-    from scipy.stats import t  # slow to import
+    from scipy.special import stdtrit  # Student's quantiles, without all of scipy.stats
 
     generator = np.random.default_rng(_SEED)
     best = max(mode.evidence for mode in modes)
@@ -217,5 +217,5 @@ def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
         if count:
             chosen = np.searchsorted(np.cumsum(weight), (np.arange(count) + 0.5) / count)
             parts.append(Part(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
-    strays = generator.permutation(t(_FREEDOM).ppf((np.arange(_DRAWS) + 0.5) / _DRAWS))
+    strays = generator.permutation(stdtrit(_FREEDOM, (np.arange(_DRAWS) + 0.5) / _DRAWS))
     return Posterior(tuple(parts), shares, strays, rows.scatter)

@@ -11,7 +11,7 @@ from paceline.report.section import Chart
 
 _TITLE_CHARACTERS = 88
 _SUBTITLE_CHARACTERS = 112
-_PIXELS_PER_PIXEL = 2.0
+_PIXELS_PER_PIXEL = 1.5
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """The version that Altair writes for; the page's bundle has the same."""
 
@@ -22,7 +22,7 @@ def svg(chart: Chart) -> str:
 
 
 def png(drawn: str) -> bytes:
-    """Of an SVG, in twice its resolution."""
+    """Of an SVG; most of the time of a report goes into this, and it grows with the pixels."""
     return vl_convert.svg_to_png(drawn, scale=_PIXELS_PER_PIXEL)
 
 
