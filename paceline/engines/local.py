@@ -142,14 +142,17 @@ class Crew:
         interrupted = False
         while any(w.report is None for w in self._watched):
             try:
-                if interrupted:  # in here, where a second signal does no harm
-                    interrupted = False
-                    self._begin_to_stop(display)
-                self._listen(display, _LOOK_EVERY_SECONDS)
-                if self._failures:
-                    self._raise_cause(display)
-                self._look_for_hangs(display)
-            except KeyboardInterrupt:
+                try:
+                    if interrupted:  # in here, where a second signal does no harm
+                        interrupted = False
+                        self._begin_to_stop(display)
+                    self._listen(display, _LOOK_EVERY_SECONDS)
+                    if self._failures:
+                        self._raise_cause(display)
+                    self._look_for_hangs(display)
+                except KeyboardInterrupt:
+                    interrupted = True
+            except KeyboardInterrupt:  # the same signal to the process group, while the first was being noted
                 interrupted = True
             if self._stop_before is not None and time.monotonic() > self._stop_before:
                 raise Interrupted("Stopped by the user; the workers did not come to an orderly end in time.")
