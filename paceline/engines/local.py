@@ -11,7 +11,8 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -139,23 +140,17 @@ class Crew:
 
     def supervise(self, display: Display) -> list[dict[str, Any]]:
         """Follow the workers until all have reported; raise what went wrong."""
-        interrupted = False
-        while any(w.report is None for w in self._watched):
-            try:
-                try:
-                    if interrupted:  # in here, where a second signal does no harm
-                        interrupted = False
-                        self._begin_to_stop(display)
-                    self._listen(display, _LOOK_EVERY_SECONDS)
-                    if self._failures:
-                        self._raise_cause(display)
-                    self._look_for_hangs(display)
-                except KeyboardInterrupt:
-                    interrupted = True
-            except KeyboardInterrupt:  # the same signal to the process group, while the first was being noted
-                interrupted = True
-            if self._stop_before is not None and time.monotonic() > self._stop_before:
-                raise Interrupted("Stopped by the user; the workers did not come to an orderly end in time.")
+        with _heard_later() as heard:
+            while any(w.report is None for w in self._watched):
+                if heard:
+                    self._obey(heard[0], display)
+                    heard.clear()  # a signal to the process and to its group is one wish
+                self._listen(display, _LOOK_EVERY_SECONDS)
+                if self._failures:
+                    self._raise_cause(display)
+                self._look_for_hangs(display)
+                if self._stop_before is not None and time.monotonic() > self._stop_before:
+                    raise Interrupted("Stopped by the user; the workers did not come to an orderly end in time.")
         return [w.report for w in self._watched if w.report is not None]
 
     def _listen(self, display: Display, seconds: float) -> None:
@@ -269,6 +264,13 @@ class Crew:
             )
         )
 
+    def _obey(self, signalled: Callable[[], object], display: Display) -> None:
+        """Do what whoever listens to a signal does; where that is to interrupt, end the run in order."""
+        try:
+            signalled()
+        except KeyboardInterrupt:
+            self._begin_to_stop(display)
+
     def _begin_to_stop(self, display: Display) -> None:
         if time.monotonic() - self._asked_to_stop < _SAME_WISH_SECONDS:
             return  # a signal to the process and to its group is one wish
@@ -287,20 +289,30 @@ class Crew:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let signals wait: a process that is interrupted while it is started belongs to nobody and is never ended."""
-    heard: list[int] = []
+def _heard_later() -> Iterator[list[Callable[[], object]]]:
+    """Signals that ask to stop, noted as they come, each with what would have been done about it."""
+    heard: list[Callable[[], object]] = []
     in_main = threading.current_thread() is threading.main_thread()  # signals are nobody else's business
     stoppers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if in_main else ()
-    ours = [number for number in stoppers if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in ours}
+    before = {number: handler for number in stoppers if callable(handler := signal.getsignal(number))}
+    for number in before:
+        signal.signal(
+            number, lambda number, frame: heard.append(partial(before[signal.Signals(number)], number, frame))
+        )
     try:
-        yield
+        yield heard
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait: a process that is interrupted while it is started belongs to nobody and is never ended."""
+    with _heard_later() as heard:
+        yield
     if heard:
-        signal.raise_signal(heard[0])
+        heard[0]()
 
 
 def _how_it_ended(code: int | None) -> str:
