@@ -1,7 +1,7 @@
 """From a table or from records to the answer: which rows or runs are meant, and whether laws or a simulation tell."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from paceline.errors import SpecError
@@ -79,19 +79,22 @@ class Runs:
         """What a step consists of."""
         return Measured.of_records(self.records)
 
+    @cached_property
+    def table(self) -> Reference:
+        """Measured settings of the strategy, beside what they are compared with: one series."""
+        table = ours.from_records(self.strategy, self.records)
+        return replace(table, series=tuple(s for s in table.series if s.strategy == self.strategy))
+
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Measured settings of the strategy, beside what they are compared with."""
-        table = ours.from_records(self.strategy, self.records)
-        return next(series.rows for series in table.series if series.strategy == self.strategy)
+        """Of the table."""
+        return self.table.series[0].rows
 
     def ask(self, points: Sequence[Point], question: Question, progress: Progress = iter) -> Answer:
         """By laws where enough was measured and nothing but more workers is asked; otherwise by simulating a step."""
         found = None
         if self._laws_tell(points, question):
-            table = ours.from_records(self.strategy, self.records)
-            label = next(series.label for series in table.series if series.strategy == self.strategy)
-            found = of_table(table, label, points).curve
+            found = of_table(self.table, None, points).curve
         return Answer(
             curve=found or curve(self.simulated, points, question, progress),
             subject=question.strategy or self.strategy,
