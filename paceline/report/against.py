@@ -213,13 +213,7 @@ def _speedup(results: Results, reference: Reference, pairs: Sequence[Counterpart
     highest = max(most, *(point["speedup"] for point in points))
     y = alt.Y("value:Q", title="times one worker", scale=alt.Scale(domain=[0, highest * _ROOM], nice=False))
     ends = [{"devices": end, "value": end} for end in (0, most)]
-    return Chart(
-        name="against-speed-up",
-        title=f"Speed-up: ours solid, {reference.name} dashed",
-        subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
-        definition=_drawn(results, points, ends, y, "speedup"),
-        lines=_compared(points),
-    )
+    return _drawn(results, reference, points, ends, y, "speed-up")
 
 
 def _efficiency(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> Chart:
@@ -228,35 +222,36 @@ def _efficiency(results: Results, reference: Reference, pairs: Sequence[Counterp
     scale, axis = alt.Scale(domain=[0, highest * _ROOM], nice=False), alt.Axis(format=".0%")
     y = alt.Y("value:Q", title="share of the ideal", scale=scale, axis=axis)
     ends = [{"devices": end, "value": 1.0} for end in (0, max(point["devices"] for point in points))]
-    return Chart(
-        name="against-efficiency",
-        title=f"Efficiency: ours solid, {reference.name} dashed",
-        subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
-        definition=_drawn(results, points, ends, y, "efficiency"),
-        lines=_compared(points),
-    )
-
-
-def _compared(points: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The curves that have a counterpart."""
-    return tuple(dict.fromkeys(point["line"] for point in points))
+    return _drawn(results, reference, points, ends, y, "efficiency")
 
 
 def _drawn(
-    results: Results, points: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], y: alt.Y, name: str
-) -> alt.LayerChart:
-    """The ideal, which is a straight line, and both curves of every colour."""
-    lines = _compared(points)
+    results: Results,
+    reference: Reference,
+    points: Sequence[Mapping[str, Any]],
+    ends: Sequence[Mapping[str, Any]],
+    y: alt.Y,
+    what: str,
+) -> Chart:
+    """The ideal, which is a straight line, and both curves of every colour that has a counterpart."""
+    lines = tuple(dict.fromkeys(point["line"] for point in points))
     devices = sorted({point["devices"] for point in points})
     scale = alt.Scale(domain=[0, max(devices) * _ROOM], nice=False)
     axis = alt.Axis(values=devices, format="~g", grid=False, labelOverlap=True)
     x = alt.X("devices:Q", title="devices", scale=scale, axis=axis)
     label = alt.Chart(charts.rows(ends[-1:])).mark_text(style="remark", align="right", dy=-10, text="ideal")
-    return charts.layered(
+    definition = charts.layered(
         alt.Chart(charts.rows(ends)).mark_line(style="ideal").encode(x=x, y=y),
         label.encode(x=x, y=y),
-        *_curves(lines, points, x, y, name),
+        *_curves(lines, points, x, y, what.replace("-", "")),
         shown=shown_first(results, lines),
+    )
+    return Chart(
+        name=f"against-{what}",
+        title=f"{what.capitalize()}: ours solid, {reference.name} dashed",
+        subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
+        definition=definition,
+        lines=lines,
     )
 
 

@@ -70,6 +70,13 @@ def axis(**more: Any) -> alt.Axis:
     return alt.Axis(tickCount=alt.ExprRef("ceil(width / 90)"), **more)
 
 
+def of_field(y: alt.Y, field: str) -> alt.Y:
+    """The same axis for another field."""
+    moved = y.copy()
+    moved.shorthand = f"{field}:Q"
+    return moved
+
+
 def rows(values: Iterable[Mapping[str, Any]]) -> alt.Data:
     """Data for a chart, as text: Altair copies and checks lists again and again, which takes long for much data."""
     text = json.dumps([dict(value) for value in values], allow_nan=False, separators=(",", ":"))

@@ -17,7 +17,7 @@ from paceline.record import Record
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
-from paceline.report.shown import fastest, shown_first
+from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, Table, number, word
 
 _TIMES = 8
@@ -100,8 +100,9 @@ def _answer(rows: Sequence[Result]) -> Answer:
 
 
 def _on_page(results: Results, line: str, answer: Answer, name: str) -> Chart:
-    """In the line's colour, and shown when the line is."""
-    return _drawn(answer, results.lines, line, name, on_page=True)
+    """In the colour that the line has in all charts of its model, and shown when the line is."""
+    panel = next(row.panel for row in results.rows if row.line == line)
+    return _drawn(answer, lines_of(results.of_panel(panel)), line, name, on_page=True)
 
 
 def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_page: bool = False) -> Chart:
@@ -111,15 +112,15 @@ def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_pag
     projected = alt.Chart(charts.rows({"line": line, **row} for row in _rows(answer)))
     bands = [
         projected.mark_area(opacity=opacity, clip=True).encode(
-            x=x, y=_named(y, f"low{percent}"), y2=f"high{percent}:Q", color=colour
+            x=x, y=charts.of_field(y, f"low{percent}"), y2=f"high{percent}:Q", color=colour
         )
         for percent, opacity in ((95, 0.16), (80, 0.28))
     ]
-    middle = projected.mark_line(clip=True).encode(x=x, y=_named(y, "value"), color=colour)
-    near = projected.mark_point(size=120, opacity=0).encode(x=x, y=_named(y, "value"), tooltip=charts.hover(**_HOVER))
+    middle = projected.mark_line(clip=True).encode(x=x, y=y, color=colour)
+    near = projected.mark_point(size=120, opacity=0).encode(x=x, y=y, tooltip=charts.hover(**_HOVER))
     measured = alt.Chart(charts.rows({"line": line, "workers": n, "value": v} for n, v in answer.measured))
     points = measured.mark_point(filled=True, size=80, opacity=1).encode(
-        x=x, y=_named(y, "value"), color=colour, tooltip=charts.hover(workers="workers", value="measured")
+        x=x, y=y, color=colour, tooltip=charts.hover(workers="workers", value="measured")
     )
     layers = [*bands, *_ideal(answer, x, y), middle, *_knee(answer, x), points, near]
     last = max(curve.points, key=lambda p: p.point.workers)
@@ -152,12 +153,6 @@ def _axes(answer: Answer) -> tuple[alt.X, alt.Y]:
     return x, alt.Y("value:Q", title=answer.unit, scale=up, axis=alt.Axis(tickCount=6))
 
 
-def _named(y: alt.Y, field: str) -> alt.Y:
-    moved = y.copy()
-    moved.shorthand = f"{field}:Q"
-    return moved
-
-
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """As many as a line needs, in order of workers."""
     rated = sorted((p for p in answer.curve.points if p.throughput), key=lambda p: p.point.workers)
@@ -188,7 +183,7 @@ def _ideal(answer: Answer, x: alt.X, y: alt.Y) -> Iterator[alt.Chart]:
     rate = _ideal_rate(answer)
     counts = {p.point.workers for p in answer.curve.points} | {n for n, _ in answer.measured}
     ends = alt.Chart(charts.rows({"workers": n, "value": rate * n} for n in (min(counts), max(counts))))
-    yield ends.mark_line(style="ideal", clip=True).encode(x=x, y=_named(y, "value"))
+    yield ends.mark_line(style="ideal", clip=True).encode(x=x, y=y)
 
 
 def _knee(answer: Answer, x: alt.X) -> Iterator[alt.Chart]:

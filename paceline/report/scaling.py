@@ -133,17 +133,11 @@ def _points(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
     bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
     faint = alt.condition("datum.high > 2 * datum.value || datum.low < datum.value / 2", alt.value(0.3), alt.value(1))
     yield bars.mark_rule(clip=True, style="interval").encode(
-        x=x, y=_titled_axis(y, "low"), y2="high:Q", color=colour, strokeOpacity=faint
+        x=x, y=charts.of_field(y, "low"), y2="high:Q", color=colour, strokeOpacity=faint
     )
     yield base.mark_point(filled=True, size=80, opacity=1).encode(
         x=x, y=y, color=colour, shape=charts.shape(lines), tooltip=charts.hover(**_HOVER)
     )
-
-
-def _titled_axis(y: alt.Y, field: str) -> alt.Y:
-    moved = y.copy()
-    moved.shorthand = f"{field}:Q"
-    return moved
 
 
 def _ideals(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
