@@ -2,9 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL_CHROMIUM := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: setup demo test check chromium prove clean
+.PHONY: setup demo test check chromium iproute2 prove clean
 
 # Made anew only when what it is made of changes.
 setup: .venv/ready
@@ -21,7 +21,7 @@ demo: setup
 	$(BIN)/paceline report runs/demo --out runs/demo/report.html
 
 # All checks, then all tests.
-test: check chromium
+test: check chromium iproute2
 	$(BIN)/pytest -n 2 -m 'not prove'
 
 check: setup
@@ -33,8 +33,15 @@ check: setup
 chromium:
 	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && echo 'Installing chromium for the tests' && \
-	    { $(INSTALL_CHROMIUM) || { apt-get update -qq && $(INSTALL_CHROMIUM); }; } > /dev/null; } || \
+	    { $(INSTALL) chromium || { apt-get update -qq && $(INSTALL) chromium; }; } > /dev/null; } || \
 	  echo 'There is no chromium: the tests of the page will be skipped. On Debian: sudo apt install chromium'
+
+# The testbed is tested with real network namespaces, for which root is needed, too. Without them those tests are skipped.
+iproute2:
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v tc > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && echo 'Installing iproute2 for the tests' && \
+	    { $(INSTALL) iproute2 || { apt-get update -qq && $(INSTALL) iproute2; }; } > /dev/null; } || \
+	  echo 'There is no iproute2: the tests of the testbed will be skipped. On Debian: sudo apt install iproute2'
 
 # Long proofs: minutes to hours.
 prove: setup

@@ -143,7 +143,7 @@ def measure(planned: Plan, contest: Contest) -> Ratio:
                 spec=planned.spec,
                 placement=planned.placement,
                 rank=rank,
-                port=listener.getsockname()[1],
+                store=listener.getsockname(),
                 scratch=Path(scratch),
                 checkpoints=Path(scratch),
                 environment={},

@@ -55,6 +55,9 @@ class Record:
     learning: dict[str, Any]
     traffic: dict[str, Any]
     strategy_report: dict[str, Any]
+    network: dict[str, Any] | None = None
+    """The links between nodes, as asked for and as measured before the run; None on one node."""
+
     failures: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

@@ -41,6 +41,12 @@ class RunSpec:
     cores_per_device: int = 1
     """On CPU, how many cores make one device."""
 
+    nodes: int = 1
+    """Hosts that the workers are divided among; never more than there are workers."""
+
+    network: str | None = None
+    """The links between nodes, as in a testbed's `1Gbps`; None on one node."""
+
     device: str = "auto"
     mps: bool = False
     """Whether to run NVIDIA's MPS daemon for the run, so that workers share a GPU at the same time."""
@@ -91,8 +97,10 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         self._check_types()
-        for name in ("workers", "workers_per_device", "cores_per_device", "batch", "accumulate", "steps", "epochs"):
+        for name in ("workers", "workers_per_device", "cores_per_device", "nodes", "batch", "accumulate"):
             self._at_least(name, 1)
+        self._at_least("steps", 1)
+        self._at_least("epochs", 1)
         self._at_least("checkpoint_every", 1)
         self._at_least("lr_warmup", 0)
         self._at_least("seed", 0)

@@ -1,4 +1,4 @@
-"""Quantities as people write them: "25MB", "1.5GiB", "90s", "5m" (MB = 10⁶ bytes, MiB = 2²⁰)."""
+"""Quantities as people write them: "25MB", "1.5GiB", "90s", "1Gbps" (MB = 10⁶ bytes, MiB = 2²⁰, Gbps = 10⁹ bits/s)."""
 
 import math
 import re
@@ -15,6 +15,7 @@ _BYTES = {
     "GIB": 2**30,
 }
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BITS_PER_SECOND = {"bps": 1.0, "kbps": 1e3, "mbps": 1e6, "gbps": 1e9, "tbps": 1e12}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ]*)\s*")
 
 
@@ -34,6 +35,23 @@ def parse_seconds(text: str) -> float:
     if factor is None:
         raise SpecError(f"{text!r} is not a time: use one of us, ms, s, m, h, as in 90s.")
     return _finite(text, number * factor)
+
+
+def parse_bandwidth(text: str) -> float:
+    """`"1Gbps"` → 1e9 bits per second; the unit is needed."""
+    number, unit = _split(text, "bandwidth", "1Gbps, 100Mbps")
+    factor = _BITS_PER_SECOND.get(unit.lower())
+    if factor is None:
+        raise SpecError(f"{text!r} is not a bandwidth: use one of bps, kbps, Mbps, Gbps, Tbps, as in 100Mbps.")
+    return _finite(text, number * factor)
+
+
+def format_bandwidth(bits_per_second: float) -> str:
+    """`1e9` → `"1Gbps"`: six digits, so that a rate a person wrote parses back to the same number."""
+    for unit in ("Gbps", "Mbps", "kbps"):
+        if bits_per_second >= _BITS_PER_SECOND[unit.lower()]:
+            return f"{bits_per_second / _BITS_PER_SECOND[unit.lower()]:g}{unit}"
+    return f"{bits_per_second:g}bps"
 
 
 def format_bytes(count: float) -> str:

@@ -25,12 +25,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
-    frozenset({"timing"}),
+    frozenset({"timing", "network", "netns"}),
     frozenset({"recipe", "spec", "record"}),
     frozenset({"traffic"}),
     frozenset({"workloads", "devices", "measure"}),
     frozenset({"feeds", "strategies", "explain", "references"}),
-    frozenset({"workers", "script"}),
+    frozenset({"workers", "script", "testbed"}),
     frozenset({"engines"}),
     frozenset({"studies"}),
     frozenset({"project"}),
@@ -49,6 +49,9 @@ HIDDEN: dict[str, frozenset[str]] = {
     "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
     "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
     "workers": frozenset({"record"}),
+    "testbed": frozenset(
+        {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "feeds", "strategies"}
+    ),
     "explain": frozenset({"recipe", "workloads", "devices"}),
     "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices"}),
     "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
@@ -64,6 +67,7 @@ MAY_SEE: dict[str, frozenset[str]] = {
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
     *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
+    *("network", "netns", "testbed.*"),
     *("explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
@@ -201,7 +205,7 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
     "arguments",
     [
         *(["--help"], ["--version"], ["train", "--help"], ["study", "--help"], ["explain", "--help"]),
-        *(["report", "--help"], ["project", "--help"], ["profile", "--help"]),
+        *(["report", "--help"], ["project", "--help"], ["profile", "--help"], ["testbed", "--help"]),
     ],
 )
 def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:

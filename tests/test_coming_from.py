@@ -73,7 +73,7 @@ EVERYTHING = [*commands(), *map(completed, PHRASES)]
 def spec_of(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
     """What the command line makes of a command; nothing is planned or started."""
     understood: list[RunSpec] = []
-    monkeypatch.setattr(paceline.cli.train, "run", lambda spec, out, as_json: understood.append(spec))
+    monkeypatch.setattr(paceline.cli.train, "run", lambda spec, out, **_: understood.append(spec))
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, f"{command}\n{result.output}{result.exception or ''}"
     return understood[0]

@@ -111,6 +111,8 @@ FULL = RunSpec(
     workers=4,
     workers_per_device=2,
     cores_per_device=3,
+    nodes=2,
+    network="1Gbps",
     device="cuda",
     mps=True,
     strategy="ps:servers=2",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paceline.devices import cpu, cuda
 from paceline.errors import DataError
+from paceline.testbed import tools
 
 _GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
 
@@ -22,7 +23,7 @@ def doctor() -> None:
     table = Table(title=f"paceline on {platform.node()}", title_justify="left")
     for heading in ("what", "here", "details, or how to get it"):
         table.add_column(heading, overflow="fold")
-    for name, good, details in [*_devices(), *_backends(), *_engines(), *_data()]:
+    for name, good, details in [*_devices(), *_backends(), *_engines(), *_testbed(), *_data()]:
         table.add_row(name, _GOOD if good else _MISSING, details)
     Console().print(table)
 
@@ -57,6 +58,19 @@ def _engines() -> Iterator[tuple[str, bool, str]]:
     shared = Path("/dev/shm")
     free = shutil.disk_usage(shared).free if shared.is_dir() else 0
     yield "shared memory", free > 2**28, f"{free / 1e9:.1f} GB free for loaders; in a container raise --shm-size"
+
+
+def _testbed() -> Iterator[tuple[str, bool, str]]:
+    why = tools.missing()
+    yield (
+        "testbed",
+        why is None,
+        why or "`paceline testbed`: several hosts on this machine, with links of a chosen rate",
+    )
+    if why is None:
+        delay = tools.can_delay()
+        missing = "this kernel has no netem: bandwidths can be chosen, latencies cannot"
+        yield "testbed: latency", delay, "netem" if delay else missing
 
 
 def _has(package: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import catalogues, doctor, explain, profile, project, references, report, study, train
+from paceline.cli import catalogues, doctor, explain, profile, project, references, report, study, testbed, train
 from paceline.errors import PacelineError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("study")(study.study)
+app.command("testbed", context_settings=testbed.SETTINGS, options_metavar=testbed.USAGE)(testbed.make)
 app.command("explain")(explain.explain)
 app.command("project")(project.project)
 app.command("report")(report.report)

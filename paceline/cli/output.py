@@ -1,6 +1,7 @@
 """Folders that are claimed without overwriting, and summaries for people."""
 
 import os
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("loss", _loss(record))
     facts.add_row("learning", _learning(record))
     facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
+    if record.network is not None:
+        facts.add_row("network", _network(record.network))
     if "mean_staleness" in record.strategy_report:
         facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
     data = record.workload["data"]
@@ -101,6 +104,15 @@ def _busy(record: Record) -> str:
         return devices or "not measured"
     hidden = record.overlap["hidden"] / record.overlap["busy"]
     return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
+
+
+def _network(network: Mapping[str, Any]) -> str:
+    """The links between nodes: as asked for, and what the slowest and the fastest way carried."""
+    links = network["nodes"]
+    rates = [link[way] for link in links for way in ("sent_bits_per_second", "received_bits_per_second")]
+    latency = statistics.median(link["latency_seconds"] for link in links)
+    measured = " to ".join(dict.fromkeys(f"{rate / 1e6:,.4g}" for rate in (min(rates), max(rates))))
+    return f"{len(links)} nodes, {network['asked']}; measured {measured} Mbit/s, latency {human_seconds(latency)}"
 
 
 def _loss(record: Record) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.errors import OutputError, SpecError
+from paceline.network import Site
+from paceline.testbed.hosts import Testbed
 from paceline.units import human_seconds
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ def study(
     workers: Annotated[Texts, typer.Option(help="Worker processes: 1,2,4.")] = None,
     workers_per_device: Annotated[Texts, typer.Option(help="Workers that share a device: 1,2, or fit.")] = None,
     cores_per_device: Annotated[Texts, typer.Option(help="On CPU, cores that make one device.")] = None,
+    nodes: Annotated[Texts, typer.Option(help="In a testbed, hosts to divide the workers among: 1,2.")] = None,
+    network: Annotated[Texts, typer.Option(help="In a testbed, links between them; give it once for each.")] = None,
     device: Annotated[Texts, typer.Option(help="auto, cpu or cuda.")] = None,
     mps: Annotated[Texts, typer.Option(help="on: run NVIDIA's MPS daemon.")] = None,
     strategy: Annotated[Texts, typer.Option(help="How replicas agree; give it once for each.")] = None,
@@ -82,16 +86,18 @@ def study(
 ) -> None:
     """Run a grid of runs in turns and show how they scale. Stopped or killed, the same command goes on."""
     # Imported here, so that --help answers at once.
+    from paceline.engines.local import LocalEngine
     from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
-    asked = _asked(what, _flags(context), full=full)
+    engine = LocalEngine(context.find_object(Testbed))
+    asked = _asked(what, _flags(context), engine.site, full=full)
     if csv is not None:
         _check_writable(csv)
     if asked.runs > _MANY and not yes:
         _stop_large(asked, dry_run=dry_run, as_json=json)
         return
-    grid = _grid(asked)
+    grid = _grid(asked, engine.site)
     store = Store(out if out is not None else _default_folder(asked, full=full))
     store.check(grid)
     contents = store.read(grid.in_turns())
@@ -104,9 +110,8 @@ def study(
         from rich.console import Console
 
         from paceline.cli.study_progress import StudyProgress
-        from paceline.engines.local import LocalEngine
 
-        contents = carry_out(grid, store, LocalEngine(), StudyProgress(Console(stderr=True), asked.repeats))
+        contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats))
     else:
         _say(f"All {len(contents.records)} runs are there already; to measure anew, choose another --out.")
     _show(grid, contents, store, csv, as_json=json)
@@ -134,7 +139,7 @@ def _flags(context: typer.Context) -> dict[str, Any]:
     return {**own, **{name: parse_values(name, given[name]) for name in SETTINGS if name in given}}
 
 
-def _asked(what: str | None, flags: dict[str, Any], *, full: bool) -> "Study":
+def _asked(what: str | None, flags: dict[str, Any], site: Site, *, full: bool) -> "Study":
     from paceline.studies.catalogue import find, ready
     from paceline.studies.definition import make_study, read_study, slug
 
@@ -145,14 +150,14 @@ def _asked(what: str | None, flags: dict[str, Any], *, full: bool) -> "Study":
         )
     file = find(what)
     if file is not None:
-        return read_study(file, full=full, flags=flags)
-    return make_study({"name": slug(what), "workload": what}, full=full, flags=flags)
+        return read_study(file, full=full, flags=flags, defaults=site.settings)
+    return make_study({**site.settings, "name": slug(what), "workload": what}, full=full, flags=flags)
 
 
-def _grid(asked: "Study") -> "Grid":
+def _grid(asked: "Study", site: Site) -> "Grid":
     from paceline.studies.grid import spread
 
-    grid = spread(asked)
+    grid = spread(asked, site)
     assert grid.cells, "an axis has at least one value"
     return grid
 

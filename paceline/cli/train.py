@@ -11,6 +11,7 @@ import typer
 from paceline.errors import Interrupted, SpecError
 from paceline.grammar import choose
 from paceline.spec import LENGTHS, RunSpec, read_toml
+from paceline.testbed.hosts import Testbed
 from paceline.units import parse_seconds
 
 _EXAMPLES = """
@@ -41,6 +42,12 @@ def train(
     workers: Annotated[int, typer.Option(help="Worker processes, each with a replica of the model.")] = 1,
     workers_per_device: Annotated[int, typer.Option(help="Workers that share a device.")] = 1,
     cores_per_device: Annotated[int, typer.Option(help="On CPU, cores that make one device.")] = 1,
+    nodes: Annotated[
+        int | None, typer.Option(help="In a testbed, hosts to divide the workers among (default: all of them).")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="In a testbed, links of this run instead of its own: 100Mbps.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     mps: Annotated[str, typer.Option(help="on: run NVIDIA's MPS daemon, for workers that share a GPU.")] = "off",
     strategy: Annotated[str, typer.Option(help="How replicas agree; see `paceline strategies`.")] = "allreduce",
@@ -86,6 +93,8 @@ def train(
         "workers": workers,
         "workers_per_device": workers_per_device,
         "cores_per_device": cores_per_device,
+        "nodes": nodes,
+        "network": network,
         "device": device,
         "mps": choose(mps, ("on", "off"), "value of --mps") == "on",
         "strategy": strategy,
@@ -108,6 +117,8 @@ def train(
         "checkpoint_every": checkpoint_every,
         "resume": resume,
     }
+    testbed = context.find_object(Testbed)
+    flags = {name: value for name, value in flags.items() if value is not None}
     if settings is not None:
         typed = {name: value for name, value in flags.items() if _typed(context, name)}
         told = read_toml(settings)
@@ -116,7 +127,8 @@ def train(
         flags = {**told, **typed}
     if flags.get("workload") is None:
         raise SpecError("Say what to train: paceline train WORKLOAD; `paceline workloads` lists them.")
-    run(RunSpec.from_dict(flags), out, as_json=json)
+    here = testbed.site.settings if testbed is not None else {}
+    run(RunSpec.from_dict({**here, **flags}), out, as_json=json, testbed=testbed)
 
 
 train.__doc__ = f"{train.__doc__}\n{_EXAMPLES}"
@@ -127,19 +139,20 @@ def _typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def run(spec: RunSpec, out: Path | None, *, as_json: bool) -> None:
-    """Plan, run and print."""
+def run(spec: RunSpec, out: Path | None, *, as_json: bool, testbed: Testbed | None = None) -> None:
+    """Plan, run and print; on the hosts of a testbed, if there is one."""
     # Imported here, so that --help answers at once.
     from paceline.cli.output import claim_folder, print_summary
     from paceline.cli.progress import make_display
     from paceline.engines.local import LocalEngine
     from paceline.engines.plan import plan
 
-    planned = plan(spec)
+    engine = LocalEngine(testbed)
+    planned = plan(spec, engine.site)
     folder = claim_folder(out, default=_default_folder(planned.spec), resume=planned.spec.resume)
     try:
         with make_display(planned) as display:
-            record = LocalEngine().run(planned, folder, display)
+            record = engine.run(planned, folder, display)
     except KeyboardInterrupt:
         raise Interrupted("Stopped by the user at once; nothing was recorded.") from None
     finally:

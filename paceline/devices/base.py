@@ -15,6 +15,7 @@ class Slot:
     """Cores the process is pinned to; empty: not pinned."""
 
     threads: int = 1
+    node: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Placement:
         """How many devices are used, servers' own ones included."""
         return len({slot.device for slot in (*self.workers, *self.servers)})
 
+    def local_rank(self, rank: int) -> int:
+        """A worker's number among those of its node."""
+        return sum(slot.node == self.workers[rank].node for slot in self.workers[:rank])
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -41,6 +46,7 @@ class Demand:
     workers: int
     workers_per_device: int
     cores_per_device: int = 1
+    nodes: int = 1
     servers: int = 0
     server_place: Literal["shared", "own"] | None = None
 
@@ -48,3 +54,9 @@ class Demand:
 def fitting_workers_per_device(workers: int, devices: int) -> int:
     """The smallest number of workers per device with which `workers` fit on `devices`."""
     return next(k for k in range(1, workers + 1) if workers % k == 0 and workers // k <= max(devices, 1))
+
+
+def node_of(rank: int, workers: int, nodes: int) -> int:
+    """Neighbours share a node, and nodes have equally many workers, or the first ones one more."""
+    each, more = divmod(workers, nodes)
+    return rank // (each + 1) if rank < more * (each + 1) else (rank - more) // each

@@ -1,8 +1,9 @@
 """CPU devices: a device is a set of cores, one by default; workers are pinned to theirs."""
 
 import os
+from dataclasses import replace
 
-from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
+from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
 from paceline.errors import DeviceError
 
 
@@ -36,7 +37,10 @@ def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
     needed = demand.workers // demand.workers_per_device
     _refuse_too_many(demand, needed, len(devices), len(cores))
     threads = max(1, width // demand.workers_per_device)
-    workers = tuple(_slot(devices[rank // demand.workers_per_device], threads) for rank in range(demand.workers))
+    homes = [devices[rank // demand.workers_per_device] for rank in range(demand.workers)]
+    workers = tuple(
+        _slot(home, threads, node_of(rank, demand.workers, demand.nodes)) for rank, home in enumerate(homes)
+    )
     if not demand.servers:
         return Placement("cpu", "gloo", workers)
     free = devices[needed:]
@@ -46,13 +50,22 @@ def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
             f"ps:place=own needs {demand.servers} devices beside the workers' {needed}, but {len(free)} are free: "
             f"use fewer servers or workers, or place=shared."
         )
-    homes = free if chosen == "own" else devices[:needed]
-    servers = tuple(_slot(homes[i % len(homes)], width if chosen == "own" else 1) for i in range(demand.servers))
+    if chosen == "own":
+        servers = tuple(_slot(free[i], width, i % demand.nodes) for i in range(demand.servers))
+    else:
+        servers = tuple(_shared(workers, i % demand.nodes, i // demand.nodes) for i in range(demand.servers))
     return Placement("cpu", "gloo", workers, servers, chosen)
 
 
-def _slot(cores: tuple[int, ...], threads: int) -> Slot:
-    return Slot(f"cpu:{cores[0]}" if len(cores) == 1 else f"cpu:{cores[0]}-{cores[-1]}", cores, threads)
+def _shared(workers: tuple[Slot, ...], node: int, number: int) -> Slot:
+    """A server's slot on a device of its node's workers, device after device."""
+    homes = list({slot.device: slot for slot in workers if slot.node == node}.values())
+    return replace(homes[number % len(homes)], threads=1)
+
+
+def _slot(cores: tuple[int, ...], threads: int, node: int) -> Slot:
+    device = f"cpu:{cores[0]}" if len(cores) == 1 else f"cpu:{cores[0]}-{cores[-1]}"
+    return Slot(device, cores, threads, node)
 
 
 def _refuse_too_many(demand: Demand, needed: int, devices: int, cores: int) -> None:

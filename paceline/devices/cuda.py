@@ -33,6 +33,8 @@ def _is_gpu(name: str, present: int) -> bool:
 
 def place(demand: Demand, gpus: int) -> Placement:
     """Slots on GPUs. NCCL refuses two ranks on one GPU, so workers that share one exchange over gloo."""
+    if demand.nodes > 1:
+        raise DeviceError("A testbed's nodes share this machine's GPUs, past its links: use --device cpu.")
     needed = demand.workers // demand.workers_per_device
     if needed > gpus:
         fitting = fitting_workers_per_device(demand.workers, gpus)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paceline.engines.plan import Plan
+from paceline.network import Site
 from paceline.record import Record
 
 
@@ -42,6 +43,9 @@ class NoDisplay:
 
 class Engine(Protocol):
     """Starts workers."""
+
+    site: Site
+    """Where: plans must be made for it."""
 
     def run(self, plan: Plan, out: Path, display: Display) -> Record:
         """Execute a plan; record and sidecar are in `out` afterwards."""

@@ -20,10 +20,18 @@ from paceline.measure.wallclock import WorkerSeries
 from paceline.record import Record
 from paceline.spec import RunSpec
 from paceline.timing import fixed_timing
+from paceline.units import format_bandwidth
 from paceline.workers.assignment import series_of
 
+Links = dict[str, Any] | None
+"""What is known of the links between nodes; None on one node."""
 
-def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float) -> Record:
+_LINK_TOLERANCE = 0.03
+
+
+def collect(
+    plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float, network: Links
+) -> Record:
     """The record of a finished run, saved."""
     series = [_series(scratch, rank) for rank in range(len(reports))]
     fixed = fixed_timing(plan.spec.timing)
@@ -54,8 +62,9 @@ def collect(plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: P
         learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
+        network=network,
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
-        warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_warnings(first)],
+        warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_off_rate(network), *_warnings(first)],
     )
     out.mkdir(parents=True, exist_ok=True)
     sidecar.save(out, series)
@@ -125,6 +134,20 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
         f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a smaller --until-percent, "
         "or allow more --seconds or --steps."
     ]
+
+
+def _off_rate(network: Links) -> list[str]:
+    """Links that did not have the rate that was asked for."""
+    warnings = []
+    for link in network["nodes"] if network is not None else ():
+        asked = link["asked_bits_per_second"]
+        worst = max((link["sent_bits_per_second"], link["received_bits_per_second"]), key=lambda r: abs(r - asked))
+        if abs(worst - asked) > _LINK_TOLERANCE * asked:
+            warnings.append(
+                f"The link of n{link['node']} was measured at {format_bandwidth(worst)} instead of "
+                f"{format_bandwidth(asked)}: this machine was the limit. Keep other work off it, or ask for less."
+            )
+    return warnings
 
 
 def _warnings(first: dict[str, Any]) -> list[str]:

@@ -11,21 +11,25 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from paceline import netns
 from paceline.devices import cuda
 from paceline.engines.base import Display
 from paceline.engines.collect import collect
 from paceline.engines.plan import Plan
 from paceline.engines.watch import Failure, Watched, cause, failure_said
 from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
+from paceline.netns import Host
+from paceline.network import Site
 from paceline.record import Record
 from paceline.strategies.spare import serve_when_told
+from paceline.testbed.hosts import Testbed
 from paceline.workers.assignment import Assignment, Gifts, log_of
 from paceline.workers.process import main
 
@@ -42,27 +46,49 @@ PRELOADED = ["paceline.workers.run", "torch._dynamo", "paceline.engines.quiet"]
 
 
 class LocalEngine:
-    """Runs a plan on this machine."""
+    """Runs a plan on this machine, or on the hosts of a testbed on it."""
+
+    def __init__(self, testbed: Testbed | None = None) -> None:
+        self._testbed = testbed
+        self.site = testbed.site if testbed is not None else Site()
 
     def run(self, plan: Plan, out: Path, display: Display) -> Record:
         """Execute a plan; record and sidecar are in `out` afterwards."""
+        network, hosts = self._links(plan)  # the testbed's time, not the run's
         begun = time.perf_counter()
         scratch = Path(tempfile.mkdtemp(prefix="paceline-"))
         no_mps: dict[str, str] = {}
         mps = cuda.mps_daemon() if plan.spec.mps else contextlib.nullcontext(no_mps)
         try:
-            with mps as extra, Crew(plan, scratch, out / "checkpoints", extra) as crew:
+            with mps as extra, Crew(plan, scratch, out / "checkpoints", extra, hosts) as crew:
                 reports = crew.supervise(display)
-            return collect(plan, reports, scratch, out, wall_seconds=time.perf_counter() - begun)
+            return collect(plan, reports, scratch, out, wall_seconds=time.perf_counter() - begun, network=network)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _links(self, plan: Plan) -> tuple[dict[str, Any] | None, tuple[Host, ...]]:
+        """What the links between the run's nodes carry, measured; and these nodes. One node needs no link."""
+        if plan.spec.nodes == 1:
+            return None, ()
+        assert self._testbed is not None, "planned for this site"
+        assert plan.spec.network is not None, "planned for several nodes"
+        network = self._testbed.prepare(plan.spec.network, plan.spec.nodes)
+        return network, self._testbed.hosts[: plan.spec.nodes]
 
 
 class Crew:
     """The worker processes of one run; leaving the context ends them all, and what they started."""
 
-    def __init__(self, plan: Plan, scratch: Path, checkpoints: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        scratch: Path,
+        checkpoints: Path,
+        environment: dict[str, str],
+        hosts: Sequence[Host] = (),
+    ) -> None:
         self._plan = plan
+        self._hosts = hosts
         self._scratch = scratch
         self._failures: list[Failure] = []
         self._stop_before: float | None = None
@@ -86,13 +112,14 @@ class Crew:
     def _start(self, checkpoints: Path, variables: dict[str, str]) -> None:
         plan, scratch = self._plan, self._scratch
         lines = [self._start_server(number) for number in range(plan.traffic.servers)]
-        with socket.create_server(("127.0.0.1", 0), backlog=plan.spec.workers) as listener:
+        with self._listener() as listener:
             for rank in range(plan.spec.workers):
                 assignment = Assignment(
                     spec=plan.spec,
                     placement=plan.placement,
                     rank=rank,
-                    port=listener.getsockname()[1],
+                    store=listener.getsockname(),
+                    hosts=self._hosts,
                     scratch=scratch,
                     checkpoints=checkpoints,
                     environment=variables,
@@ -100,6 +127,15 @@ class Crew:
                 self._start_worker(assignment, Gifts(listener, lines) if rank == 0 else Gifts())
         for line in lines:
             line.close()  # rank 0's is the only other end now: when it is gone, so are the servers
+
+    def _listener(self) -> socket.socket:
+        """For the store that rank 0 will own: on loopback, or on the address of rank 0's host."""
+        if not self._hosts:
+            return socket.create_server(("127.0.0.1", 0), backlog=self._plan.spec.workers)
+        host = self._hosts[self._plan.placement.workers[0].node]
+        return netns.inside(
+            host.namespace, lambda: socket.create_server((host.address, 0), backlog=self._plan.spec.workers)
+        )
 
     def _start_worker(self, assignment: Assignment, gifts: Gifts) -> None:
         ours, theirs = self._context.Pipe()
@@ -113,7 +149,8 @@ class Crew:
     def _start_server(self, number: int) -> "Connection[bytes, bytes]":
         ours, theirs = self._context.Pipe()
         log = self._scratch / f"server-{number}.log"
-        process = self._context.Process(target=serve_when_told, args=(theirs, log), name=f"server-{number}")
+        host = self._hosts[self._plan.placement.servers[number].node] if self._hosts else None
+        process = self._context.Process(target=serve_when_told, args=(theirs, log, host), name=f"server-{number}")
         with _undisturbed():
             process.start()
             self._servers.append(process)

@@ -7,6 +7,7 @@ from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
+from paceline.network import Site, parse_network
 from paceline.spec import LENGTHS, RunSpec
 from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
@@ -22,6 +23,9 @@ DEFAULT_WARMUP = 100
 """Updates over which a scaled learning rate is reached; not a share of the run, which may be resumed and prolonged."""
 
 
+_ONE_NODE = Site()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A run that can be started."""
@@ -31,8 +35,9 @@ class Plan:
     traffic: Traffic
 
 
-def plan(spec: RunSpec) -> Plan:
+def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     """Refuse what cannot work, with the remedy; resolve what was left open."""
+    nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
     feed = feeds.check(spec.feed)
     endless = feed.startswith("synthetic")
@@ -41,6 +46,8 @@ def plan(spec: RunSpec) -> Plan:
         workload=workloads.check(spec.workload),
         strategy=strategies.check(spec.strategy),
         feed=feed,
+        nodes=nodes,
+        network=network,
         validate=spec.validate or ("off" if endless else "epoch"),
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
@@ -49,7 +56,7 @@ def plan(spec: RunSpec) -> Plan:
     if endless and spec.epochs is not None:
         raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
     _refuse_learning_mistakes(resolved, traffic)
-    placement = devices.place(spec.device, _demand(spec, traffic))
+    placement = devices.place(spec.device, _demand(resolved, traffic))
     if isinstance(traffic, ParameterServer) and traffic.device == "gpu" and placement.kind != "cuda":
         raise DeviceError("ps:device=gpu needs --device cuda: this run is on CPU. Use device=cpu.")
     if spec.cores_per_device != 1 and placement.kind == "cuda":
@@ -62,6 +69,26 @@ def plan(spec: RunSpec) -> Plan:
     if spec.mps and spec.workers_per_device == 1:
         raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
     return Plan(spec=dataclasses.replace(resolved, device=placement.kind), placement=placement, traffic=traffic)
+
+
+def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:
+    """Nodes that get workers, and the network between them; one node has none."""
+    if site.network is None and (spec.nodes > 1 or spec.network is not None):
+        asked = f"--nodes {spec.nodes}" if spec.nodes > 1 else f"--network {spec.network}"
+        raise SpecError(
+            f"{asked} needs several hosts: put `paceline testbed --nodes {max(spec.nodes, 2)} --bandwidth "
+            f"{spec.network or '1Gbps'} --` before the verb, which makes them on this machine."
+        )
+    if spec.nodes > site.nodes:
+        raise SpecError(f"--nodes {spec.nodes} is more than the testbed's {site.nodes}: start it with more --nodes.")
+    if site.network is None:
+        return 1, None
+    network = parse_network(spec.network or site.network)
+    network.check_nodes(site.nodes)
+    if network.latency is not None and not site.delays:
+        raise DeviceError(f"{network}: this kernel has no netem to delay packets with. Leave the latency out.")
+    nodes = min(spec.nodes, spec.workers)
+    return nodes, str(network) if nodes > 1 else None
 
 
 def _with_length(spec: RunSpec) -> RunSpec:
@@ -79,6 +106,7 @@ def _demand(spec: RunSpec, traffic: Traffic) -> Demand:
         workers=spec.workers,
         workers_per_device=spec.workers_per_device,
         cores_per_device=spec.cores_per_device,
+        nodes=spec.nodes,
         servers=traffic.servers,
         server_place=traffic.place if isinstance(traffic, ParameterServer) else None,
     )

@@ -25,7 +25,7 @@ def worker_rows(
         rows.append(
             {
                 "rank": rank,
-                "node": 0,
+                "node": plan.placement.workers[rank].node,
                 "device": report["device"],
                 "cores": report["cores"],
                 "steps": part.stop - part.start,
@@ -84,6 +84,7 @@ def server_rows(plan: Plan, utilisation: list[float | None] | None) -> list[dict
     return [
         {
             "server": number,
+            "node": slot.node,
             "device": slot.device,
             "cores": list(slot.cores),
             "place": place,

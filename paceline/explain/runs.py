@@ -79,9 +79,8 @@ def _scaling(path: Path) -> Scaling | None:
 
 def _in_order(record: Record) -> tuple[Any, ...]:
     """A study's runs as people count: two workers before sixteen."""
-    return tuple(
-        record.spec[name] for name in ("workload", "strategy", "workers", "workers_per_device", "batch", "turn")
-    )
+    names = ("workload", "strategy", "workers", "workers_per_device", "batch", "turn")
+    return (*(record.spec[name] for name in names), record.spec.get("network") or "")
 
 
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[Path, Path]]:

@@ -66,7 +66,8 @@ class Setting:
         """The setting in a few words."""
         spec = self.spec
         shared = f", {spec['workers_per_device']} per device" if spec["workers_per_device"] > 1 else ""
-        workers = count(spec["workers"], "worker") + shared
+        apart = f" on {spec['nodes']} nodes, {spec['network']}" if spec.get("network") else ""
+        workers = count(spec["workers"], "worker") + shared + apart
         return f"{spec['workload']} · {spec['strategy']} · {workers} · batch {spec['batch']}"
 
     @cached_property

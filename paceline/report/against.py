@@ -18,7 +18,7 @@ from paceline.references.base import Reference
 from paceline.references.findings import Finding, listed
 from paceline.report import charts
 from paceline.report.counterparts import Counterpart, counterparts
-from paceline.report.fields import nodes_of
+from paceline.report.fields import networks_of, nodes_of
 from paceline.report.results import Results
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Chart, Section
@@ -148,7 +148,10 @@ def _numbers(values: set[int]) -> str:
 
 def _nodes(results: Results) -> str:
     most = max((nodes_of(row.record) or 1) for row in results.rows)
-    return "one node" if most == 1 else f"up to {most} nodes"
+    if most == 1:
+        return "one node"
+    links = listed(networks_of(row.record for row in results.rows)) or "bandwidth not measured"
+    return f"{links}, up to {most} nodes"
 
 
 def _network(pairs: Sequence[Counterpart]) -> str:

@@ -1,7 +1,7 @@
 """What the columns of published tables hold, taken from our own records."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from paceline.measure.scaling import ScalingRow
@@ -19,6 +19,11 @@ def nodes_of(record: Record) -> int | None:
     """Nodes that had workers."""
     nodes = {worker.get("node") for worker in record.per_worker}
     return None if None in nodes else len(nodes)
+
+
+def networks_of(records: Iterable[Record]) -> list[str]:
+    """Networks that runs on several nodes had, as they were asked for."""
+    return list(dict.fromkeys(str(record.network["asked"]) for record in records if record.network is not None))
 
 
 def machine_of(record: Record) -> str:

@@ -57,12 +57,14 @@ def _batch(place: Place) -> str:
 _VARIANT = Dimension("variant", lambda place: place.label)
 _WORKERS, _WORKLOAD = _spec("workers"), _spec("workload")
 _PER_DEVICE = _spec("workers_per_device", "{} per device")
+_NETWORK = Dimension("network", lambda place: place.record.spec.get("network") or "one node")
 _DIMENSIONS = (
     Dimension("study", lambda place: place.study),
     _WORKLOAD,
     _spec("strategy"),
     _spec("feed"),
     _PER_DEVICE,
+    _NETWORK,
     Dimension("batch", _batch, "batch {}"),
     _spec("precision"),
     _spec("accumulate", "accumulate {}"),
@@ -113,6 +115,8 @@ def short_names(workloads: Set[str]) -> dict[str, str]:
 
 
 def _asked(dimension: Dimension, places: Sequence[Place]) -> Iterator[Place]:
+    if dimension is _NETWORK:  # a curve begins on one node, which has none
+        return (place for place in places if place.record.spec.get("network") is not None)
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 

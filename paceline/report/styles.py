@@ -16,6 +16,7 @@ from paceline.report.fields import (
     in_minutes,
     in_minutes_and_seconds,
     machine_of,
+    networks_of,
     nodes_of,
     seconds,
     seconds_of_steps,
@@ -227,14 +228,22 @@ def _many(row: ScalingRow) -> bool:
 
 def _testbed(rows: Sequence[ScalingRow]) -> Table:
     machines = {machine_of(row.records[0]): row.records[0] for row in rows}
+    networks = networks_of(row.records[0] for row in rows)
+    bandwidth = word(", ".join(networks)) if networks else _UNKNOWN
     kinds = [str(record.environment.get("processor") or NOTHING) for record in machines.values()]
     return Table(
         name="",
         title="TestBed",
         headings=("Name", "GPU", "Bandwidth"),
-        rows=tuple((word(machine), word(kind), _UNKNOWN) for machine, kind in zip(machines, kinds, strict=True)),
-        notes=(*_about_devices(rows), "The bandwidth between nodes is not measured in these runs."),
+        rows=tuple((word(machine), word(kind), bandwidth) for machine, kind in zip(machines, kinds, strict=True)),
+        notes=(*_about_devices(rows), *_about_links(networks)),
     )
+
+
+def _about_links(networks: Sequence[str]) -> Sequence[str]:
+    if not networks:
+        return ("The bandwidth between nodes is not measured in these runs.",)
+    return ("Nodes are hosts of a testbed on the machine; the records say what their links were measured at.",)
 
 
 def _versions(rows: Sequence[ScalingRow]) -> Table:

@@ -17,15 +17,18 @@ def build(
     text: str,
     *,
     server_cores: Sequence[Sequence[int]] | None = None,
+    server_addresses: Sequence[str] | None = None,
     launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
 ) -> Strategy:
-    """The strategy that `text` names; `server_cores` pins its servers and `launch` starts them, if it has any."""
+    """The strategy that `text` names; where its servers run and listen, and what starts them, if it has any."""
     match catalogue.resolve(text):
         case Independent():
             return IndependentStrategy()
         case AllReduce() as options:
             return AllReduceStrategy(options)
         case ParameterServer() as options:
-            return ParameterServerStrategy(options, server_cores=server_cores, launch=launch)
+            return ParameterServerStrategy(
+                options, server_cores=server_cores, server_addresses=server_addresses, launch=launch
+            )
         case unknown:
             raise AssertionError(f"strategy {unknown!r} has no implementation")

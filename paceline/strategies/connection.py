@@ -68,7 +68,8 @@ class Servers:
             how = handle.failure()
             if how is not None:
                 raise ServerLost(f"Parameter server {number} {how}")
-        gone = [str(number) for number, endpoint in enumerate(self._endpoints) if not socket_path(endpoint).exists()]
+        files = enumerate(map(socket_path, self._endpoints))
+        gone = [str(number) for number, file in files if file is not None and not file.exists()]
         if gone:  # their own worker knows why, and has ended what was left of them
             raise ServerLost(f"Parameter servers are gone ({', '.join(gone)}); worker {self._rank} waited for them.")
         if self._timeout_seconds is not None and waited_seconds > self._timeout_seconds:

@@ -37,6 +37,9 @@ class ServerConfig:
     cores: Sequence[int] | None = None
     """Cores it is pinned to, and as many threads; None leaves it free, with one thread."""
 
+    address: str | None = None
+    """Of its node's interface, where workers are on several nodes; None: it listens on a socket file."""
+
     device: str = "cpu"
 
     def to_json(self) -> str:
@@ -66,15 +69,16 @@ class ServerHandle(Protocol):
         """End it; afterwards nothing of it is left."""
 
 
-def socket_path(endpoint: str) -> Path:
-    """The socket behind an `ipc://` endpoint."""
-    return Path(endpoint.removeprefix("ipc://"))
+def socket_path(endpoint: str) -> Path | None:
+    """The socket file behind an `ipc://` endpoint; other endpoints have none."""
+    return Path(endpoint.removeprefix("ipc://")) if endpoint.startswith("ipc://") else None
 
 
 def remove_socket(endpoint: str | None) -> None:
     """Remove what a killed server could not remove itself."""
-    if endpoint is not None:
-        shutil.rmtree(socket_path(endpoint).parent, ignore_errors=True)
+    path = socket_path(endpoint) if endpoint is not None else None
+    if path is not None:
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def how_it_ended(code: int, written: str) -> str:

@@ -210,6 +210,7 @@ class ParameterServerStrategy:
         options: ParameterServer,
         *,
         server_cores: Sequence[Sequence[int]] | None = None,
+        server_addresses: Sequence[str] | None = None,
         launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
         timeout_seconds: float | None = None,
     ) -> None:
@@ -217,11 +218,12 @@ class ParameterServerStrategy:
         require(given == options.servers, f"ps: cores for {given} servers do not fit servers={options.servers}.")
         self._options = options
         self._server_cores = server_cores
+        self._server_addresses = server_addresses
         self._launch = launch
         self._timeout_seconds = timeout_seconds
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
-        """A replica that starts from rank 0's weights; the lowest local rank starts the servers."""
+        """A replica that starts from rank 0's weights; rank 0 also starts the servers."""
         self._check(optimizer)
         start_equal(model, group)
         flat = FlatModel(model)
@@ -246,10 +248,10 @@ class ParameterServerStrategy:
     def _connect(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group) -> Servers:
         token = secrets.randbits(62)  # rank 0's names this replication in the store
         gathered = group.all_gather(torch.tensor([token, group.node], device=flat.device))
-        if len({int(pair[1]) for pair in gathered}) > 1:
+        if len({int(pair[1]) for pair in gathered}) > 1 and self._server_addresses is None:
             raise SpecError("ps: servers listen on one node only, and these workers are on several: use allreduce.")
         keys = [f"ps/{int(gathered[0][0])}/{number}" for number in range(self._options.servers)]
-        handles = self._start(flat, recipe, group, keys) if group.local_rank == 0 else []
+        handles = self._start(flat, recipe, group, keys) if group.rank == 0 else []
         endpoints = [group.lookup(key) for key in keys]
         if _NOT_STARTED in endpoints:
             raise ServerLost(f"Parameter server {endpoints.index(_NOT_STARTED)} did not start.")
@@ -281,5 +283,6 @@ class ParameterServerStrategy:
             recipe=recipe,
             sizes={dtype: cut.stop - cut.start for dtype, cut in cuts.items()},
             cores=None if self._server_cores is None else list(self._server_cores[number]),
+            address=None if self._server_addresses is None else self._server_addresses[number],
             device="cuda" if self._options.device == "gpu" else "cpu",
         )

@@ -1,5 +1,6 @@
 """A parameter server: `python -m paceline.strategies.server`, its configuration as one JSON line on stdin."""
 
+import contextlib
 import json
 import math
 import os
@@ -10,7 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -86,15 +87,23 @@ def _number(message: Message, name: str) -> float:
 
 def serve(config: ServerConfig, lifeline: int, announce: Callable[[str], object]) -> None:
     """Serve until all workers have left, or the file descriptor `lifeline` reaches its end."""
-    folder = Path(tempfile.mkdtemp(prefix="paceline-server-"))  # 0700: nobody else can connect
+    with _endpoint(config.address) as wanted, zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger = 0
+        router.bind(wanted)
+        server = Server(config)
+        announce(router.getsockopt_string(zmq.LAST_ENDPOINT))
+        _converse(server, router, lifeline, {str(rank).encode(): rank for rank in range(config.workers)})
+
+
+@contextlib.contextmanager
+def _endpoint(address: str | None) -> Iterator[str]:
+    """Any port of an address, or a socket file in a folder that nobody else may enter (0700), removed afterwards."""
+    if address is not None:
+        yield f"tcp://{address}:*"
+        return
+    folder = Path(tempfile.mkdtemp(prefix="paceline-server-"))
     try:
-        with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
-            router.linger = 0
-            endpoint = f"ipc://{folder / 'socket'}"
-            router.bind(endpoint)
-            server = Server(config)
-            announce(endpoint)
-            _converse(server, router, lifeline, {str(rank).encode(): rank for rank in range(config.workers)})
+        yield f"ipc://{folder / 'socket'}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from paceline import netns
 from paceline.errors import ServerLost
+from paceline.netns import Host
 from paceline.strategies.launch import START_SECONDS, ServerConfig, ServerHandle, remove_socket
 
 _END_SECONDS = 5
@@ -53,8 +55,10 @@ def launcher(lines: "list[Connection[bytes, bytes]]") -> Callable[[ServerConfig]
     return lambda config: SpareServer(config, next(waiting))
 
 
-def serve_when_told(line: "Connection[bytes, bytes]", log: Path) -> None:
+def serve_when_told(line: "Connection[bytes, bytes]", log: Path, host: Host | None) -> None:
     """The entry of a spare server process: its configuration comes over `line`, whose end is its end."""
+    if host is not None:
+        netns.enter(host.namespace)
     from paceline.strategies.server import pin, serve
 
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

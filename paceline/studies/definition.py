@@ -112,10 +112,10 @@ class Study:
         return self.repeats * sum(math.prod(map(len, axes.values())) for _, axes in self.blocks)
 
 
-def read_study(path: Path, *, full: bool, flags: Mapping[str, Any]) -> Study:
-    """The study of a file: its `[full]` settings win over it when asked for, and flags win over both."""
+def read_study(path: Path, *, full: bool, flags: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Study:
+    """The study of a file: it wins over defaults, its `[full]` settings over it when asked for, and flags over all."""
     table = read_toml(path)
-    return make_study({"name": path.stem, **table}, full=full, flags=flags)
+    return make_study({**(defaults or {}), "name": path.stem, **table}, full=full, flags=flags)
 
 
 def make_study(table: Mapping[str, Any], *, full: bool = False, flags: Mapping[str, Any] | None = None) -> Study:

@@ -14,6 +14,7 @@ from paceline.engines.plan import plan
 from paceline.errors import DeviceError, RequestError
 from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
+from paceline.network import Site
 from paceline.spec import RunSpec
 from paceline.studies.definition import FIT, Study, slug
 from paceline.traffic import catalogue as strategies
@@ -28,7 +29,10 @@ _ALONE = {
     "lr_rule": "none",
     "lr_warmup": None,
     "mps": False,
+    "nodes": 1,
+    "network": None,
 }
+_ONE_NODE = Site()
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunSpec)}
 _SHARED = ("workload", "feed", "batch", "precision", "accumulate", "cores_per_device", "device", "timing")
 
@@ -105,18 +109,18 @@ class Grid:
         return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
 
 
-def spread(study: Study) -> Grid:
+def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
     """All cells of a study, baselines first. Names that nobody knows are refused here."""
     _check_names(study)
-    asked = _unique(cells(study))
-    return Grid(study, (*_missing_baselines(study, asked), *asked))
+    asked = _unique(cells(study, site))
+    return Grid(study, (*_missing_baselines(study, asked, site), *asked))
 
 
-def cells(study: Study) -> Iterator[Cell]:
+def cells(study: Study, site: Site = _ONE_NODE) -> Iterator[Cell]:
     """The combinations that are asked for, one after the other: a grid may be too large to be spread out."""
     for variant, axes in study.blocks:
         for combination in itertools.product(*axes.values()):
-            yield _cell(study, dict(zip(axes, combination, strict=True)), variant.label)
+            yield _cell(study, dict(zip(axes, combination, strict=True)), site, label=variant.label)
 
 
 def _check_names(study: Study) -> None:
@@ -132,9 +136,11 @@ def _unique(found: Iterable[Cell]) -> list[Cell]:
     return list({cell.key: cell for cell in found}.values())
 
 
-def _cell(study: Study, settings: Mapping[str, Any], label: str | None, *, added: bool = False) -> Cell:
+def _cell(
+    study: Study, settings: Mapping[str, Any], site: Site, *, label: str | None = None, added: bool = False
+) -> Cell:
     try:
-        spec = _planned(_per_run(study, settings))
+        spec = _planned(_per_run(study, settings), site)
     except RequestError as error:
         return Cell(settings=settings, key=key_of(settings), problem=str(error), label=label, added=added)
     return Cell(settings=settings, key=key_of(spec.to_dict()), spec=spec, label=label, added=added)
@@ -172,20 +178,20 @@ def _divided(name: str, whole: int, part: int, what: str) -> int:
     return whole // part
 
 
-def _planned(settings: Mapping[str, Any]) -> RunSpec:
+def _planned(settings: Mapping[str, Any], site: Site) -> RunSpec:
     """As it will run on this machine."""
     if settings.get("workers_per_device") != FIT:
-        return plan(RunSpec.from_dict(settings)).spec
+        return plan(RunSpec.from_dict(settings), site).spec
     workers = settings.get("workers", 1)
     for shared in (k for k in range(1, workers) if workers % k == 0) if _is_count(workers) else ():
         with contextlib.suppress(DeviceError):
-            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared})).spec
+            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared}), site).spec
     # All on one device; or they are no number, which a spec refuses.
     alone = workers if _is_count(workers) else 1
-    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone})).spec
+    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone}), site).spec
 
 
-def _missing_baselines(study: Study, asked: list[Cell]) -> list[Cell]:
+def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell]:
     """One worker alone for everything that will be compared with it, unless it was asked for."""
     there = {_shared(cell.spec) for cell in asked if cell.spec is not None and _is_alone(cell.spec)}
     missing: dict[tuple[Any, ...], Cell] = {}
@@ -196,7 +202,7 @@ def _missing_baselines(study: Study, asked: list[Cell]) -> list[Cell]:
             continue
         alone = {**cell.settings, **_ALONE}
         written = json.dumps(alone, sort_keys=True)
-        baseline = known.setdefault(written, known.get(written) or _cell(study, alone, None, added=True))
+        baseline = known.setdefault(written, known.get(written) or _cell(study, alone, site, added=True))
         shared = _shared(baseline.spec) if baseline.spec is not None else (baseline.key,)
         if shared in there:
             continue

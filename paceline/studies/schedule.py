@@ -145,7 +145,7 @@ def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine
         place = Place(number, len(order), pace.seconds(missing[position:]))
         try:
             with watcher.begin(run, place) as display, store.new_run(run) as folder:
-                record = engine.run(plan(run.spec), folder, display)
+                record = engine.run(plan(run.spec, engine.site), folder, display)
                 if record.failures:
                     raise RunError(" ".join(record.failures))
         except Interrupted:

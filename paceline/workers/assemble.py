@@ -18,7 +18,7 @@ from paceline.feeds import catalogue as feeds
 from paceline.feeds.base import Feed, Seat
 from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
-from paceline.strategies.base import Replica
+from paceline.strategies.base import Replica, Strategy
 from paceline.strategies.group import Group, TorchGroup
 from paceline.strategies.spare import launcher
 from paceline.workers import checkpoint
@@ -76,12 +76,10 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     recipe = dataclasses.replace(
         workload.optimizer, options={**workload.optimizer.options, "lr": spec.lr}, clip_norm=spec.clip_norm
     )
-    server_cores = [server.cores for server in assignment.placement.servers]
-    strategy = strategies.build(spec.strategy, server_cores=server_cores, launch=launcher(gifts.server_lines))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
     clock = _clock(module, device)
-    replica = strategy.replicate(module, recipe, group, clock.buckets)
+    replica = _strategy(assignment, gifts).replicate(module, recipe, group, clock.buckets)
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
@@ -100,6 +98,15 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     )
 
 
+def _strategy(assignment: Assignment, gifts: Gifts) -> Strategy:
+    return strategies.build(
+        assignment.spec.strategy,
+        server_cores=[server.cores for server in assignment.placement.servers],
+        server_addresses=assignment.server_addresses,
+        launch=launcher(gifts.server_lines),
+    )
+
+
 def _clock(module: nn.Module, device: torch.device) -> Clock:
     """A clock of the device's own time, for buckets and the gradients of trained parameters, too."""
     ticks: Ticks = HostTicks()
@@ -109,11 +116,10 @@ def _clock(module: nn.Module, device: torch.device) -> Clock:
 
 
 def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
-    """Meet the other workers on loopback; rank 0 owns the store, on the socket that it was handed."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    """Meet the other workers; rank 0 owns the store, on the socket that it was handed."""
+    os.environ["GLOO_SOCKET_IFNAME"] = assignment.host.interface if assignment.host is not None else "lo"
     store = TCPStore(
-        "127.0.0.1",
-        assignment.port,
+        *assignment.store,
         world_size=assignment.size,
         is_master=listener is not None,
         timeout=timedelta(seconds=300),
@@ -126,7 +132,8 @@ def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
     )
     process_group = dist.group.WORLD
     assert process_group is not None
-    return TorchGroup(process_group, store, local_rank=assignment.rank)
+    local_rank = assignment.placement.local_rank(assignment.rank)
+    return TorchGroup(process_group, store, node=assignment.slot.node, local_rank=local_rank)
 
 
 def freeze_unreached(module: nn.Module, workload: Workload, data: Data, device: torch.device) -> list[str]:

@@ -1,11 +1,13 @@
 """What one worker process is told when it starts: plain data."""
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from paceline.devices.base import Placement, Slot
+from paceline.netns import Host
 from paceline.spec import RunSpec
 
 
@@ -16,8 +18,11 @@ class Assignment:
     spec: RunSpec
     placement: Placement
     rank: int
-    port: int
-    """Of the store on loopback where workers find one another."""
+    store: tuple[str, int]
+    """Address and port of the store where workers find one another."""
+
+    hosts: Sequence[Host] = ()
+    """The nodes as hosts of their own; empty where all workers are on this machine's loopback."""
 
     scratch: Path
     """Logs and series; removed after the run."""
@@ -37,6 +42,16 @@ class Assignment:
         return self.placement.workers[self.rank]
 
     @property
+    def host(self) -> Host | None:
+        """The host this worker is on; None: this machine's loopback serves."""
+        return self.hosts[self.slot.node] if self.hosts else None
+
+    @property
+    def server_addresses(self) -> list[str] | None:
+        """Where servers listen, each on its node; None on one node."""
+        return [self.hosts[slot.node].address for slot in self.placement.servers] if self.hosts else None
+
+    @property
     def log(self) -> Path:
         """What this worker prints."""
         return log_of(self.scratch, self.rank)
@@ -52,7 +67,7 @@ class Gifts:
     """What only rank 0 is handed: open sockets and lines, which must have one owner."""
 
     listener: socket.socket | None = None
-    """For the store, on loopback."""
+    """For the store, on loopback or on the address of rank 0's host."""
 
     server_lines: "list[Connection[bytes, bytes]]" = field(default_factory=list)
     """To servers that wait to be told what to serve."""

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
+from paceline import netns
 from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
 from paceline.workers.assignment import Assignment, Gifts
@@ -16,6 +17,8 @@ from paceline.workers.link import Link
 
 def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: Gifts) -> None:
     """Run as assigned and leave at once; the parent hears either the report or the cause."""
+    if assignment.host is not None:
+        netns.enter(assignment.host.namespace)  # before any thread or socket: both belong to where they began
     os.setpgid(0, 0)  # this worker and its loaders are one process group, ended as one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the run in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server that this process was forked from ignores it

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from paceline.devices import catalogue, cpu, cuda
-from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
+from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
 from paceline.errors import DeviceError, SpecError
 
 
@@ -117,3 +117,15 @@ def test_a_device_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "available_gpus", lambda: 1)
     assert catalogue.place("auto", one).kind == catalogue.place("cuda", one).kind == "cuda"
     assert catalogue.place("cpu", one).kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("workers", "nodes", "expected"),
+    [(6, 3, [0, 0, 1, 1, 2, 2]), (4, 3, [0, 0, 1, 2]), (8, 3, [0, 0, 0, 1, 1, 1, 2, 2]), (3, 1, [0, 0, 0])],
+)
+def test_nodes_have_neighbours_and_equally_many_workers_or_one_more(
+    workers: int, nodes: int, expected: list[int]
+) -> None:
+    assert [node_of(rank, workers, nodes) for rank in range(workers)] == expected
+    placement = place(2, workers, workers_per_device=workers, nodes=nodes)
+    assert [slot.node for slot in placement.workers] == expected

@@ -7,6 +7,7 @@ import pytest
 from paceline.devices import cpu, cuda
 from paceline.engines.plan import Plan, plan
 from paceline.errors import DeviceError, RequestError, SpecError
+from paceline.network import Site
 from paceline.spec import RunSpec
 from paceline.traffic.ps import ParameterServer
 
@@ -163,3 +164,54 @@ def test_servers_are_placed_as_the_strategy_asks() -> None:
 def test_planning_a_plan_again_changes_nothing() -> None:
     once = planned(workers=2, strategy="ps:mode=stale", feed="synthetic", workload="vae:hidden=9")
     assert plan(once.spec) == once
+
+
+IN_A_TESTBED: dict[str, tuple[dict[str, Any], str]] = {
+    "more nodes": ({"nodes": 4, "workers": 4}, "--nodes 4 is more than the testbed's 3"),
+    "a stranger": ({"network": "1Gbps,n3=1Gbps"}, "names n3"),
+    "a latency": ({"network": "1Gbps,latency=1ms"}, "no netem"),
+}
+
+
+@pytest.mark.parametrize("case", IN_A_TESTBED)
+def test_what_a_testbed_does_not_have_is_refused(case: str) -> None:
+    settings, message = IN_A_TESTBED[case]
+    with pytest.raises(RequestError, match=message):
+        plan(RunSpec(**{"workload": "vae", "steps": 4, "workers": 2, "nodes": 2, **settings}), Site(3, "1Gbps"))
+
+
+def test_gpus_of_one_machine_are_no_nodes(gpus: None) -> None:
+    spec = RunSpec(workload="vae", steps=4, workers=2, nodes=2, device="cuda")
+    with pytest.raises(DeviceError, match="past its links: use --device cpu"):
+        plan(spec, Site(2, "1Gbps"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"), [({"nodes": 2}, "--nodes 2"), ({"network": "1Gbps"}, "--network 1Gbps")]
+)
+def test_several_nodes_are_refused_on_one_machine_naming_the_testbed(settings: dict[str, Any], asked: str) -> None:
+    with pytest.raises(
+        SpecError, match=f"{asked} needs several hosts: put `paceline testbed --nodes 2 --bandwidth 1Gbps"
+    ):
+        planned(workers=2, **settings)
+
+
+def test_there_are_never_more_nodes_than_workers_and_one_node_has_no_network() -> None:
+    site = Site(3, "1Gbps")
+    seen = [
+        plan(RunSpec(workload="vae", steps=4, workers=workers, nodes=3, network=network), site).spec
+        for workers, network in ((1, "100Mbps"), (2, "1000Mbps"), (4, None))
+    ]
+    assert [(spec.nodes, spec.network) for spec in seen] == [(1, None), (2, "1Gbps"), (3, "1Gbps")]
+
+
+def test_servers_go_to_the_nodes_in_turn_and_share_devices_of_their_own_node() -> None:
+    spec = RunSpec(workload="vae", steps=4, workers=4, nodes=2, strategy="ps:servers=4,place=shared")
+    placement = plan(spec, Site(2, "1Gbps")).placement
+    assert [(slot.node, slot.device) for slot in placement.workers] == [
+        *((0, "cpu:0"), (0, "cpu:1"), (1, "cpu:2"), (1, "cpu:3"))
+    ]
+    assert [(slot.node, slot.device) for slot in placement.servers] == [
+        *((0, "cpu:0"), (1, "cpu:2"), (0, "cpu:1"), (1, "cpu:3"))
+    ]
+    assert [placement.local_rank(rank) for rank in range(4)] == [0, 1, 0, 1]

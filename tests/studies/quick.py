@@ -10,6 +10,7 @@ import numpy as np
 from paceline.engines.base import Display, NoDisplay
 from paceline.engines.plan import Plan
 from paceline.measure import sidecar
+from paceline.network import Site
 from paceline.record import Record
 from paceline.spec import RunSpec
 from paceline.studies.definition import Study, make_study
@@ -78,7 +79,10 @@ def record_of(spec: RunSpec, devices: int, rate: float = 100.0) -> Record:
 class QuickEngine:
     """Notes what it ran; `before` may raise what a real run would."""
 
-    def __init__(self, before: Callable[[RunSpec], object] = lambda spec: None, *, series: int = 0) -> None:
+    def __init__(
+        self, before: Callable[[RunSpec], object] = lambda spec: None, *, series: int = 0, site: Site | None = None
+    ) -> None:
+        self.site = site or Site()
         self.ran: list[RunSpec] = []
         self._before = before
         self._series = series

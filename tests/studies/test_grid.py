@@ -8,6 +8,7 @@ from studies.quick import study
 
 from paceline.devices import cpu
 from paceline.errors import SpecError
+from paceline.network import Site
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, spread
 
@@ -152,3 +153,19 @@ def test_a_number_that_is_none_is_refused_before_anything_is_divided(wrong: dict
 def test_a_name_that_nobody_knows_is_no_combination_that_cannot_run(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         spread(study(**wrong))
+
+
+def test_in_a_testbed_networks_multiply_what_has_several_nodes_and_nothing_else() -> None:
+    site = Site(2, "1Gbps")
+    grid = spread(study(**site.settings | {"network": ["100Mbps", "1Gbps"]}, workers=[1, 2]), site)
+    assert settings(grid, "strategy", "workers", "nodes", "network") == [
+        ("independent", 1, 1, None),
+        ("allreduce", 1, 1, None),
+        ("allreduce", 2, 2, "100Mbps"),
+        ("allreduce", 2, 2, "1Gbps"),
+    ]
+
+
+def test_a_run_has_the_same_key_in_a_testbed_as_outside_where_it_has_one_node() -> None:
+    inside, outside = spread(study(nodes=2, workers=1), Site(2, "1Gbps")), spread(study(workers=1))
+    assert [cell.key for cell in inside.cells] == [cell.key for cell in outside.cells]

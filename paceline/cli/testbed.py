@@ -1,0 +1,53 @@
+"""`paceline testbed`: several hosts on this machine, with links of a chosen rate, and a verb that runs on them."""
+
+from typing import Annotated
+
+import typer
+
+from paceline.errors import SpecError
+from paceline.grammar import choose
+from paceline.testbed.hosts import Testbed, site
+
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+"""What follows the flags belongs to the verb."""
+
+USAGE = "--nodes N --bandwidth RATE -- train|study …"
+_VERBS = ("train", "study")
+_EXAMPLES = """
+Examples:
+
+  paceline testbed --nodes 2 --bandwidth 1Gbps -- train resnet18:image=64 --workers 2 --steps 50
+
+  paceline testbed --nodes 3 --bandwidth 1Gbps,n2=100Mbps -- train vae --workers 6 --workers-per-device 3 --steps 100
+
+  paceline testbed --nodes 2 --bandwidth 1Gbps -- study vae --workers 1,2 --network 100Mbps --network 1Gbps --seconds 10
+"""
+
+
+def make(
+    context: typer.Context,
+    nodes: Annotated[int, typer.Option(help="Hosts to make; workers are divided among them.")],
+    bandwidth: Annotated[
+        str, typer.Option(help="Of every host's link, in each direction: 1Gbps; or by host: n0=1Gbps,n1=100Mbps.")
+    ],
+    latency: Annotated[
+        str | None, typer.Option(help="To add on every way between hosts, where the kernel has netem: 50us.")
+    ] = None,
+) -> None:
+    """Make several hosts on this machine, join them by real links of a chosen rate, and train or study on them.
+
+    Links are measured before every run, and all is gone afterwards. Needs root and iproute2.
+    """
+    place = site(nodes, bandwidth if latency is None else f"{bandwidth},latency={latency}")
+    if not context.args:
+        raise SpecError("Say what to run in the testbed: paceline testbed --nodes 2 --bandwidth 1Gbps -- train …")
+    verb, *arguments = context.args
+    choose(verb, _VERBS, "verb for a testbed")
+    assert context.parent is not None, "the root of the command line"
+    root = context.parent.command
+    command = root.commands[verb]  # type: ignore[attr-defined]  # the root is a group
+    with Testbed(place) as made, command.make_context(verb, arguments, parent=context, obj=made) as inner:
+        command.invoke(inner)
+
+
+make.__doc__ = f"{make.__doc__}\n{_EXAMPLES}"

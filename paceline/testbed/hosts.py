@@ -1,0 +1,100 @@
+"""Nodes as hosts: a network namespace each, joined by a switch in another; all gone with the process that made them."""
+
+import contextlib
+import dataclasses
+import os
+from typing import Any
+
+from paceline import netns
+from paceline.errors import DeviceError
+from paceline.grammar import require
+from paceline.netns import Host
+from paceline.network import Site, parse_network
+from paceline.testbed import links, tools
+
+MOST_NODES = 253
+"""Addresses of one private /24 network, without the switch's own."""
+
+_ADDRESS = "10.77.0.{}"
+_SWITCH = 254
+_LINK = "eth0"
+
+
+def site(nodes: int, network: str) -> Site:
+    """A testbed as asked for; refused where there can be none."""
+    require(nodes >= 2, f"--nodes {nodes} is not valid: a testbed has at least 2; for one node leave testbed out.")
+    require(
+        nodes <= MOST_NODES,
+        f"--nodes {nodes} is not valid: the testbed's private network has addresses for {MOST_NODES}.",
+    )
+    asked = parse_network(network)
+    asked.check_nodes(nodes)
+    return Site(nodes, str(asked))
+
+
+class Testbed:
+    """Hosts and the switch between them, as long as the context lasts.
+
+    The namespaces have no names: they are held by descriptors of this process, so the kernel removes them, and the
+    links in them, when it ends in whatever way. Testbeds do not see one another, and the machine's network sees none.
+    """
+
+    def __init__(self, place: Site) -> None:
+        self.site = place
+        self.hosts: tuple[Host, ...] = ()
+        self._switch: Host | None = None
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> "Testbed":
+        tools.require_tools()
+        with contextlib.ExitStack() as making:
+            self._held = making
+            self._switch = self._host("switch", _SWITCH, "bridge")
+            self.hosts = tuple(self._host(f"n{node}", node + 1, _LINK) for node in range(self.site.nodes))
+            self._wire(self._switch)
+            self.site = dataclasses.replace(self.site, delays=tools.can_delay())
+            self._held = making.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def _host(self, name: str, number: int, interface: str) -> Host:
+        try:
+            descriptor = netns.make()
+        except OSError as error:
+            raise DeviceError(
+                f"There can be no testbed here: no network namespace can be made ({error.strerror}). In a container "
+                "it needs --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --privileged."
+            ) from error
+        self._held.callback(os.close, descriptor)
+        return Host(name, netns.path_of(descriptor), _ADDRESS.format(number), interface)
+
+    def _wire(self, switch: Host) -> None:
+        """A cable from every host to the switch."""
+        lines = ["link add bridge type bridge", *_up(switch)]
+        for host in self.hosts:
+            lines.append(f"link add {host.name} type veth peer name {host.interface} netns {host.namespace}")
+            lines.append(f"link set {host.name} master bridge addrgenmode none up")
+        tools.run_batch("ip", switch.namespace, lines)
+        for host in self.hosts:
+            tools.run_batch("ip", host.namespace, _up(host))
+
+    def prepare(self, network: str, nodes: int) -> dict[str, Any]:
+        """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them."""
+        assert self._switch is not None, "inside the context"
+        asked = parse_network(network)
+        used = self.hosts[:nodes]
+        for node, host in enumerate(used):
+            links.shape(host, self._switch, asked.bits_per_second(node), asked.latency)
+        return {"asked": network, "nodes": links.measure(used, self._switch, asked)}
+
+
+def _up(host: Host) -> list[str]:
+    """Its own address, and a loopback for what happens on one node."""
+    return [
+        "link set lo up",
+        f"link set {host.interface} addrgenmode none",
+        f"addr add {host.address}/24 dev {host.interface}",
+        f"link set {host.interface} up",
+    ]

@@ -1,0 +1,143 @@
+"""Links of a chosen rate, in both directions, and what they really carry."""
+
+import socket
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from paceline import netns
+from paceline.netns import Host
+from paceline.network import Network
+from paceline.testbed import tools
+
+# What may leave at once after a pause: more flatters small exchanges; less than a packet that TCP leaves to the card to
+# cut (64 KiB) makes the shaper cut it, at a price that 1 Gbit/s cannot pay on a busy core.
+_BURST_SECONDS = 2e-3
+_FRAME_BYTES = 1514  # Ethernet's header and 1500 bytes
+_LEAST_BURST_BYTES = 2 * _FRAME_BYTES
+_QUEUE_SECONDS = 0.05  # a switch's buffer
+_LEAST_QUEUE_BYTES = 2**18
+_QUEUED_PACKETS = 100_000
+
+_SETTLE_SECONDS = 0.15  # the first burst, and TCP finding its pace
+_WINDOW_SECONDS = 0.1
+_WINDOWS = 5
+_CHUNK_BYTES = 2**16
+_ROUND_TRIPS = 50
+_PATIENCE_SECONDS = 30.0
+_BUFFER_BYTES = 2**22  # so that a link has enough to carry while its sender waits for a core
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # not in Python's socket module
+_RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
+
+
+def shape(host: Host, switch: Host, bits_per_second: float, latency: float | None) -> None:
+    """Give a host's link a rate, and what leaves the host a delay."""
+    burst = max(bits_per_second / 8 * _BURST_SECONDS, _LEAST_BURST_BYTES)
+    queue = max(bits_per_second / 8 * _QUEUE_SECONDS, _LEAST_QUEUE_BYTES, 2 * burst)
+    rate = f"tbf rate {bits_per_second:.0f}bit burst {burst:.0f} limit {queue:.0f}"
+    # Inside the shaper packets wait for their turn on the link, and before it as long as they are to be delayed.
+    waiting = f"handle 10: bfifo limit {queue:.0f}"
+    if latency is not None:
+        waiting = f"handle 20: netem delay {latency * 1e6:g}us limit {_QUEUED_PACKETS}"
+    lines = [f"root handle 1: {rate}", f"parent 1:1 {waiting}"]
+    tools.run_batch("tc", host.namespace, [f"qdisc replace dev {host.interface} {line}" for line in lines])
+    tools.run_batch("tc", switch.namespace, [f"qdisc replace dev {host.name} root handle 1: {rate}"])
+
+
+def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[dict[str, Any]]:
+    """Per node: its link's rate as asked for and as measured in each direction, and the latency to the next node.
+
+    Rates count what TCP carried and its headers down to Ethernet's, as the shaper does.
+    """
+    return [
+        {
+            "node": node,
+            "asked_bits_per_second": asked.bits_per_second(node),
+            "sent_bits_per_second": bits_per_second(host, switch),
+            "received_bits_per_second": bits_per_second(switch, host),
+            "latency_seconds": latency_seconds(host, hosts[(node + 1) % len(hosts)]),
+        }
+        for node, host in enumerate(hosts)
+    ]
+
+
+def bits_per_second(sender: Host, receiver: Host) -> float:
+    """What TCP carries from one host to another, with its headers: the median over short windows."""
+    near, far = _connected(sender, receiver)
+    with near, far:
+        # payload of a full packet → its bytes on the wire
+        wire = _FRAME_BYTES / near.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        enough = threading.Event()
+        pump = threading.Thread(target=_pump, args=(near, enough), daemon=True)
+        pump.start()
+        try:
+            _receive(far, _SETTLE_SECONDS)
+            rates = [_receive(far, _WINDOW_SECONDS) for _ in range(_WINDOWS)]
+        finally:
+            enough.set()
+            far.close()  # which ends a pump that waits for room
+            pump.join()
+    return 8 * statistics.median(rates) * wire
+
+
+def _pump(near: socket.socket, enough: threading.Event) -> None:
+    chunk = bytes(_CHUNK_BYTES)
+    try:
+        while not enough.is_set():
+            near.sendall(chunk)
+    except OSError:
+        return  # the other end is closed: it has seen enough
+
+
+def _receive(far: socket.socket, seconds: float) -> float:
+    """Take in for so long; bytes per second, as they came in and not as they were read: a busy core reads late."""
+    room = bytearray(_CHUNK_BYTES)
+    before, begun = _arrived(far), time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        far.recv_into(room)
+    return (_arrived(far) - before) / (time.perf_counter() - begun)
+
+
+def _arrived(far: socket.socket) -> int:
+    """Bytes that the kernel has received on a connection: `tcpi_bytes_received` of Linux's `struct tcp_info`."""
+    told = far.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + _RECEIVED.size)
+    return int(_RECEIVED.unpack_from(told, _RECEIVED_AT)[0])
+
+
+def latency_seconds(one: Host, other: Host) -> float:
+    """One way between two hosts: half the median round trip of a byte."""
+    near, far = _connected(one, other)
+    with near, far:
+        echo = threading.Thread(target=_echo, args=(far,), daemon=True)
+        echo.start()
+        trips = []
+        for _ in range(_ROUND_TRIPS):
+            begun = time.perf_counter()
+            near.sendall(b".")
+            near.recv(1)
+            trips.append(time.perf_counter() - begun)
+        near.shutdown(socket.SHUT_WR)
+        echo.join()
+    return statistics.median(trips) / 2
+
+
+def _echo(far: socket.socket) -> None:
+    while heard := far.recv(1):
+        far.sendall(heard)
+
+
+def _connected(one: Host, other: Host) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection between two hosts; each stays in its namespace."""
+    with netns.inside(other.namespace, lambda: socket.create_server((other.address, 0))) as listener:
+        address = listener.getsockname()
+        near = netns.inside(one.namespace, lambda: socket.create_connection(address, timeout=_PATIENCE_SECONDS))
+        far, _ = listener.accept()
+    for end in (near, far):
+        end.settimeout(_PATIENCE_SECONDS)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER_BYTES)
+        end.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    return near, far

@@ -1,0 +1,57 @@
+"""Networks as people write them."""
+
+import pytest
+
+from paceline.errors import SpecError
+from paceline.network import Network, Site, parse_network
+
+
+@pytest.mark.parametrize(
+    ("text", "network", "written"),
+    [
+        ("1Gbps", Network(1e9), "1Gbps"),
+        ("1000Mbps", Network(1e9), "1Gbps"),
+        ("1Gbps, n1=100Mbps", Network(1e9, {1: 1e8}), "1Gbps,n1=100Mbps"),
+        ("n1=1.5Gbps,n0=10mbps", Network(None, {0: 1e7, 1: 1.5e9}), "n0=10Mbps,n1=1.5Gbps"),
+        ("100Mbps,latency=1.5ms", Network(1e8, latency=1.5e-3), "100Mbps,latency=1500us"),
+    ],
+)
+def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Network, written: str) -> None:
+    assert parse_network(text) == network
+    assert str(network) == written
+    assert parse_network(written) == network
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0Mbps", "at least 1Mbps"),
+        ("10Tbps", "100Gbps or less"),
+        ("1000", "use one of bps, kbps"),
+        ("1GB", "is not a bandwidth"),
+        ("fast", "write it like 1Gbps"),
+        ("", "write it like 1Gbps"),
+        ("1Gbps,2Gbps", "two bandwidths for all nodes"),
+        ("n0=1Gbps,n0=2Gbps", "gives n0 two bandwidths"),
+        ("node1=1Gbps", "is not part of a network"),
+        ("latency=1ms", "has no bandwidth"),
+        ("1Gbps,latency=0s", "above 0 and at most 1s"),
+        ("1Gbps,latency=1ms,latency=2ms", "two latencies"),
+    ],
+)
+def test_what_is_no_network_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=reason):
+        parse_network(text)
+
+
+def test_every_node_needs_a_bandwidth_and_only_nodes_have_one() -> None:
+    parse_network("1Gbps,n1=100Mbps").check_nodes(2)
+    with pytest.raises(SpecError, match="names n2: with 2 nodes they are n0 to n1"):
+        parse_network("1Gbps,n2=100Mbps").check_nodes(2)
+    with pytest.raises(SpecError, match="leaves n1, n2 without a bandwidth"):
+        parse_network("n0=1Gbps").check_nodes(3)
+
+
+def test_one_machine_has_no_settings_for_runs_and_a_testbed_has_its_own() -> None:
+    assert Site().settings == {}
+    assert Site(3, "1Gbps").settings == {"nodes": 3, "network": "1Gbps"}

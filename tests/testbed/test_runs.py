@@ -1,0 +1,100 @@
+"""Runs in a testbed: workers on their nodes, what they exchange on the links, and a record that says so."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed.hosts_here import need_root_and_tools, real_testbed, sent_bytes
+
+from paceline.engines.base import NoDisplay
+from paceline.engines.local import LocalEngine
+from paceline.engines.plan import plan
+from paceline.errors import WorkerLost
+from paceline.record import Record
+from paceline.spec import RunSpec
+from paceline.testbed import hosts
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[hosts.Testbed]:
+    with real_testbed(2, "200Mbps") as made:
+        yield made
+
+
+def run(made: hosts.Testbed, out: Path, **settings: Any) -> Record:
+    workers = settings.get("workers", 2)
+    asked = {**made.site.settings, "workload": "faulty:faulty", "workers": 2, "workers_per_device": workers, "steps": 8}
+    engine = LocalEngine(made)
+    return engine.run(plan(RunSpec.from_dict({**asked, **settings}), engine.site), out, NoDisplay())
+
+
+@pytest.mark.parametrize("strategy", ["independent", "allreduce", "ps:servers=2"])
+def test_what_a_strategy_says_it_sends_passes_the_links(
+    strategy: str, two_nodes: hosts.Testbed, tmp_path: Path
+) -> None:
+    before: list[int] = []
+
+    class Starting(NoDisplay):
+        def ready(self, *, step: int, total_steps: int | None) -> None:
+            before.extend(map(sent_bytes, two_nodes.hosts))  # links are measured and workers are joined by now
+
+    settings = {"workload": "vae:samples=64", "batch": 2, "steps": 4, "validate": "off", "strategy": strategy}
+    engine = LocalEngine(two_nodes)
+    spec = RunSpec(workers=2, workers_per_device=2, nodes=2, network="200Mbps", **settings)  # type: ignore[arg-type]
+    record = engine.run(plan(spec, engine.site), tmp_path, Starting())
+    passed = [after - first for after, first in zip(map(sent_bytes, two_nodes.hosts), before, strict=True)]
+    assert [worker["node"] for worker in record.per_worker] == [0, 1]
+    assert record.network is not None
+    assert [link["asked_bits_per_second"] for link in record.network["nodes"]] == [200e6, 200e6]
+    # A server on each node: half of what a worker sends, and half of what it receives, passes the links.
+    claimed = 4 * record.traffic["sent_bytes_per_worker_and_step"]
+    assert [server["node"] for server in record.servers] == ([0, 1] if strategy != "allreduce" else [])[
+        : len(record.servers)
+    ]
+    for count in passed:
+        assert claimed <= count <= 1.1 * claimed + 200_000
+
+
+def test_workers_of_one_node_are_neighbours_and_the_rest_of_a_testbed_may_be_idle(tmp_path: Path) -> None:
+    with real_testbed(3, "200Mbps") as made:
+        record = run(made, tmp_path / "four", workers=4)
+        assert [worker["node"] for worker in record.per_worker] == [0, 0, 1, 2]
+        alone = run(made, tmp_path / "one", workers=1)
+    assert (alone.spec["nodes"], alone.spec["network"], alone.network) == (1, None, None)
+
+
+def test_a_worker_that_is_lost_on_another_node_is_named(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
+    with pytest.raises(WorkerLost, match="Worker 1 was killed by SIGKILL"):
+        run(two_nodes, tmp_path, workload="faulty:faulty:kind=kill,rank=1,step=3", strategy="ps", steps=100_000)
+
+
+def test_network_is_an_axis_of_a_study(tmp_path: Path) -> None:
+    need_root_and_tools()
+    command = ["testbed", "--nodes", "2", "--bandwidth", "1Gbps", "--", "study", "faulty:faulty", "--workers", "1,2"]
+    more = ["--workers-per-device", "fit", "--network", "50Mbps", "--network", "100Mbps", "--steps", "6", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", *command, *more, "--out", "mine"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["workers"], row["nodes"], row["network"]) for row in rows if row["strategy"] == "allreduce"] == [
+        (1, 1, None),
+        (2, 2, "50Mbps"),
+        (2, 2, "100Mbps"),
+    ]
+    for row in rows:
+        for folder in row["records"]:
+            network = Record.load(tmp_path / folder).network
+            assert (network["asked"] if network else None) == row["network"]
