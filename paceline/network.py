@@ -9,7 +9,7 @@ from paceline.grammar import require
 from paceline.units import format_bandwidth, parse_bandwidth, parse_seconds
 
 LEAST_BITS_PER_SECOND = 1e6
-MOST_BITS_PER_SECOND = 100e9
+MOST_BITS_PER_SECOND = 1e12
 _NODE = re.compile(r"n(0|[1-9][0-9]*)")
 
 
@@ -34,6 +34,18 @@ class Network:
         rate = self.named.get(node, self.bandwidth)
         assert rate is not None, f"checked when {self} was made for its nodes"
         return rate
+
+    def slowed(self, slow_motion: float) -> "Network":
+        """The links as they are really made, where everything is so many times slower."""
+        every = None if self.bandwidth is None else self.bandwidth / slow_motion
+        named = {node: rate / slow_motion for node, rate in self.named.items()}
+        slowest = min(rate for rate in (every, *named.values()) if rate is not None)
+        require(
+            slowest >= LEAST_BITS_PER_SECOND,
+            f"{self} in slow motion {slow_motion:g} is a link of {format_bandwidth(slowest)}: it must be at least "
+            f"{format_bandwidth(LEAST_BITS_PER_SECOND)}. Use less --slow-motion.",
+        )
+        return Network(every, named, None if self.latency is None else self.latency * slow_motion)
 
     def check_nodes(self, nodes: int) -> None:
         """Refuse a network that names nodes that are not there, or leaves some without a bandwidth."""
@@ -74,7 +86,7 @@ def _bandwidth(text: str) -> float:
     )
     require(
         rate <= MOST_BITS_PER_SECOND,
-        f"A bandwidth of {text} is not valid: no machine moves that much between its own nodes; "
+        f"A bandwidth of {text} is not valid: no network has that; "
         f"use {format_bandwidth(MOST_BITS_PER_SECOND)} or less.",
     )
     return rate

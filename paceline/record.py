@@ -58,6 +58,9 @@ class Record:
     network: dict[str, Any] | None = None
     """The links between nodes, as asked for and as measured before the run; None on one node."""
 
+    emulation: dict[str, Any] | None = None
+    """Devices that were emulated, how many times slower all was, and whether the host kept up; None: they computed."""
+
     failures: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

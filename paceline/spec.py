@@ -18,7 +18,10 @@ from paceline.units import parse_seconds
 LR_RULES = ("none", "linear", "sqrt")
 PRECISIONS = ("fp32", "bf16")
 VALIDATIONS = ("epoch", "end", "off")
+OPTIMIZERS = ("own", "sgd")
 LENGTHS = ("steps", "epochs", "seconds")
+
+_CHOICES = {"lr_rule": LR_RULES, "precision": PRECISIONS, "validate": VALIDATIONS, "optimizer": OPTIMIZERS}
 
 # What a field of each type accepts, and how that is called; the fields with choices hold words.
 _TYPES: dict[type, tuple[Any, str]] = {
@@ -51,6 +54,9 @@ class RunSpec:
     mps: bool = False
     """Whether to run NVIDIA's MPS daemon for the run, so that workers share a GPU at the same time."""
 
+    slow_motion: float = 1.0
+    """How many times slower emulated devices and the links between nodes are; figures are divided back."""
+
     strategy: str = "allreduce"
     feed: str = "dataset"
     batch: int | None = None
@@ -80,6 +86,9 @@ class RunSpec:
     """Updates over which a scaled learning rate is reached; None is 100 with a rule, and none without."""
 
     clip_norm: float | None = None
+    optimizer: Literal["own", "sgd"] | None = None
+    """The workload's own, or plain SGD. None: own, or sgd where devices are emulated."""
+
     precision: Literal["fp32", "bf16"] = "fp32"
     validate: Literal["epoch", "end", "off"] | None = None
     """After every epoch and at the end, at the end only, or never. None: epoch, or off with a synthetic feed."""
@@ -106,11 +115,11 @@ class RunSpec:
         self._at_least("seed", 0)
         self._at_least("turn", 0)
         require(self.seed < 2**63, f"--seed {self.seed} is not valid: it must be below 2⁶³.")
-        for name in ("seconds", "until_percent", "lr", "clip_norm", "timeout"):
+        for name in ("seconds", "until_percent", "lr", "clip_norm", "timeout", "slow_motion"):
             value = getattr(self, name)
             positive = value is None or 0 < value < math.inf
             require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
-        for name, choices in (("lr_rule", LR_RULES), ("precision", PRECISIONS), ("validate", VALIDATIONS)):
+        for name, choices in _CHOICES.items():
             if getattr(self, name) is not None:
                 choose(getattr(self, name), choices, f"value of {_flag(name)}")
         self._check_together()

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.errors import OutputError
+from paceline.measure.emulation import host_was_limit
 from paceline.measure.stats import Figure
 from paceline.record import FILE_NAME, Record
 from paceline.units import human_bytes, human_seconds
@@ -64,8 +65,11 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
     facts.add_row("busy", _busy(record))
-    facts.add_row("loss", _loss(record))
-    facts.add_row("learning", _learning(record))
+    if record.emulation is None:
+        facts.add_row("loss", _loss(record))
+        facts.add_row("learning", _learning(record))
+    else:
+        facts.add_row("emulated", _emulated(record.emulation))
     facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
     if record.network is not None:
         facts.add_row("network", _network(record.network))
@@ -76,7 +80,7 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
-    for text in (*record.failures, *record.warnings):
+    for text in filter(None, (*record.failures, host_was_limit([record]), *record.warnings)):
         console.print(f"[yellow]note:[/yellow] {text}")
 
 
@@ -113,6 +117,14 @@ def _network(network: Mapping[str, Any]) -> str:
     latency = statistics.median(link["latency_seconds"] for link in links)
     measured = " to ".join(dict.fromkeys(f"{rate / 1e6:,.4g}" for rate in (min(rates), max(rates))))
     return f"{len(links)} nodes, {network['asked']}; measured {measured} Mbit/s, latency {human_seconds(latency)}"
+
+
+def _emulated(emulation: Mapping[str, Any]) -> str:
+    """Where the devices' time comes from, and how busy the machine was with it."""
+    sources = "; ".join(dict.fromkeys(device["source"].rstrip(".") for device in emulation["devices"]))
+    busy = emulation["host_busy_percent"]
+    slow = f"slow motion {emulation['slow_motion']:g}, " if emulation["slow_motion"] != 1 else ""
+    return f"{sources}; {slow}this machine's cores {'not measured' if busy is None else f'{busy:.0f}% busy'}"
 
 
 def _loss(record: Record) -> str:

@@ -11,14 +11,16 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from paceline.cli.output import number
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
+from paceline.spec import RunSpec
 
 _LINE_EVERY_SECONDS = 5.0
 
 
 class _Pace:
-    """Samples per second since the first report."""
+    """Samples per second since the first report, in the time of the devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow_motion: float) -> None:
+        self._slow_motion = slow_motion
         self._first: tuple[float, int] | None = None
 
     def rate(self, samples: int) -> float | None:
@@ -27,16 +29,22 @@ class _Pace:
             self._first = (now, samples)
             return None
         seconds = now - self._first[0]
-        return (samples - self._first[1]) / seconds if seconds > 0.2 else None
+        return (samples - self._first[1]) / seconds * self._slow_motion if seconds > 0.2 else None
+
+    def told(self, step: str, samples: int, loss: float | None) -> str:
+        """`step 12 · loss 0.31 · 512 samples/s`, as far as there is a loss and a rate."""
+        rate = self.rate(samples)
+        of_loss = "" if loss is None else f" · loss {loss:.4g}"
+        return f"step {step}{of_loss}" + (f" · {rate:,.4g} samples/s" if rate else "")
 
 
 class BarDisplay:
     """A progress bar with loss, pace and time left."""
 
-    def __init__(self, console: Console, title: str, seconds: float | None) -> None:
+    def __init__(self, console: Console, title: str, spec: RunSpec) -> None:
         self._console = console
-        self._seconds = seconds
-        self._pace = _Pace()
+        self._seconds = spec.seconds
+        self._pace = _Pace(spec.slow_motion)
         self._begun = time.monotonic()
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -57,10 +65,9 @@ class BarDisplay:
         total = float(total_steps) if total_steps is not None else self._seconds
         self.bar.update(self._task, total=total, completed=step if total_steps else 0, figures="first step")
 
-    def progress(self, *, step: int, samples: int, loss: float) -> None:
+    def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Steps done, or seconds where the run is limited by time."""
-        rate = self._pace.rate(samples)
-        figures = f"step {step} · loss {loss:.4g}" + (f" · {rate:,.4g} samples/s" if rate else "")
+        figures = self._pace.told(str(step), samples, loss)
         done = step if self._seconds is None else min(time.monotonic() - self._begun, self._seconds)
         self.bar.update(self._task, completed=done, figures=figures)
 
@@ -76,9 +83,9 @@ class BarDisplay:
 class LineDisplay:
     """A line every few seconds, for logs."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, spec: RunSpec) -> None:
         self._console = console
-        self._pace = _Pace()
+        self._pace = _Pace(spec.slow_motion)
         self._total: int | None = None
         self._last = time.monotonic()
         self.note(f"{title}: starting workers")
@@ -87,13 +94,12 @@ class LineDisplay:
         """The length is known now."""
         self._total = total_steps
 
-    def progress(self, *, step: int, samples: int, loss: float) -> None:
+    def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Now and then, a line."""
-        rate = self._pace.rate(samples)
+        told = self._pace.told(f"{step}/{self._total}" if self._total else str(step), samples, loss)
         if time.monotonic() - self._last >= _LINE_EVERY_SECONDS:
             self._last = time.monotonic()
-            of = f"/{self._total}" if self._total else ""
-            self.note(f"step {step}{of} · loss {loss:.4g}" + (f" · {rate:,.4g} samples/s" if rate else ""))
+            self.note(told)
 
     def validation(self, entry: Mapping[str, Any]) -> None:
         """A line."""
@@ -117,8 +123,8 @@ def make_display(plan: Plan) -> Iterator[Display]:
     spec = plan.spec
     title = f"{spec.workload} · {spec.strategy} · {spec.workers}w"
     if not console.is_terminal:
-        yield LineDisplay(console, title)
+        yield LineDisplay(console, title, spec)
         return
-    display = BarDisplay(console, title, spec.seconds)
+    display = BarDisplay(console, title, spec)
     with display.bar:
         yield display

@@ -46,9 +46,9 @@ class StudyProgress:
     def begin(self, run: Run, place: Place) -> Iterator[Display]:
         """A run begins; what it tells goes to the display."""
         if not self._console.is_terminal:
-            yield LineDisplay(self._console, f"{_where(place)} · {self._name(run)}")
+            yield LineDisplay(self._console, f"{_where(place)} · {self._name(run)}", run.spec)
             return
-        display = BarDisplay(self._console, self._name(run), run.spec.seconds)
+        display = BarDisplay(self._console, self._name(run), run.spec)
         with Live(Group(_Head(place), display.bar), console=self._console, refresh_per_second=2, transient=True):
             yield display
 

@@ -48,7 +48,12 @@ def train(
     network: Annotated[
         str | None, typer.Option(help="In a testbed, links of this run instead of its own: 100Mbps.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda or emulated:2080ti (a published rate, rate=500, or a profile's file).")
+    ] = "auto",
+    slow_motion: Annotated[
+        float, typer.Option(help="How many times slower emulated devices and links are; figures are divided back.")
+    ] = 1.0,
     mps: Annotated[str, typer.Option(help="on: run NVIDIA's MPS daemon, for workers that share a GPU.")] = "off",
     strategy: Annotated[str, typer.Option(help="How replicas agree; see `paceline strategies`.")] = "allreduce",
     feed: Annotated[str, typer.Option(help="Where batches come from; see `paceline feeds`.")] = "dataset",
@@ -71,6 +76,9 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Learning rate (default: the workload's).")] = None,
     lr_rule: Annotated[str, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = "none",
     lr_warmup: Annotated[int | None, typer.Option(help="Updates to reach a scaled rate (default: 100).")] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="own (the workload's) or sgd (default: own; sgd where devices are emulated).")
+    ] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Scale gradients down to this global norm.")] = None,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
     validate: Annotated[
@@ -96,6 +104,7 @@ def train(
         "nodes": nodes,
         "network": network,
         "device": device,
+        "slow_motion": slow_motion,
         "mps": choose(mps, ("on", "off"), "value of --mps") == "on",
         "strategy": strategy,
         "feed": feed,
@@ -109,6 +118,7 @@ def train(
         "lr": lr,
         "lr_rule": lr_rule,
         "lr_warmup": lr_warmup,
+        "optimizer": optimizer,
         "clip_norm": clip_norm,
         "precision": precision,
         "validate": validate,

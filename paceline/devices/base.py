@@ -9,7 +9,7 @@ class Slot:
     """Where one process runs."""
 
     device: str
-    """`cpu:0`, `cpu:2-3` (cores) or `cuda:1`."""
+    """`cpu:0`, `cpu:2-3` (cores), `cuda:1` or `emulated:2080ti:1`."""
 
     cores: tuple[int, ...] = ()
     """Cores the process is pinned to; empty: not pinned."""
@@ -22,7 +22,7 @@ class Slot:
 class Placement:
     """All processes of a run and the devices they fill."""
 
-    kind: Literal["cpu", "cuda"]
+    kind: Literal["cpu", "cuda", "emulated"]
     backend: Literal["gloo", "nccl"]
     workers: tuple[Slot, ...]
     servers: tuple[Slot, ...] = ()

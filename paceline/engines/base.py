@@ -15,7 +15,7 @@ class Display(Protocol):
     def ready(self, *, step: int, total_steps: int | None) -> None:
         """All workers are about to train."""
 
-    def progress(self, *, step: int, samples: int, loss: float) -> None:
+    def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Rank 0 has come so far."""
 
     def validation(self, entry: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ class NoDisplay:
     def ready(self, *, step: int, total_steps: int | None) -> None:
         """Ignored."""
 
-    def progress(self, *, step: int, samples: int, loss: float) -> None:
+    def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Ignored."""
 
     def validation(self, entry: Mapping[str, Any]) -> None:

@@ -14,26 +14,29 @@ from paceline import __version__
 from paceline.engines.plan import Plan
 from paceline.engines.rows import device_rows, server_rows, worker_rows
 from paceline.measure import sidecar
+from paceline.measure.emulation import host_limits
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.summary import Summary, mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
 from paceline.record import Record
 from paceline.spec import RunSpec
+from paceline.testbed.links import TOLERANCE
 from paceline.timing import fixed_timing
 from paceline.units import format_bandwidth
 from paceline.workers.assignment import series_of
 
+_COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
+"""Series that are no times."""
+
 Links = dict[str, Any] | None
 """What is known of the links between nodes; None on one node."""
-
-_LINK_TOLERANCE = 0.03
 
 
 def collect(
     plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float, network: Links
 ) -> Record:
     """The record of a finished run, saved."""
-    series = [_series(scratch, rank) for rank in range(len(reports))]
+    series = [_series(plan, scratch, rank) for rank in range(len(reports))]
     fixed = fixed_timing(plan.spec.timing)
     summary = summarise(
         series, synchronous=plan.traffic.synchronous, fixed_warmup=fixed.warmup if fixed is not None else None
@@ -63,6 +66,7 @@ def collect(
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
         network=network,
+        emulation=_emulation(plan, reports, workers, network),
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
         warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_off_rate(network), *_warnings(first)],
     )
@@ -72,9 +76,36 @@ def collect(
     return record
 
 
-def _series(scratch: Path, rank: int) -> WorkerSeries:
+def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
+    """A worker's series, in the time of the devices; where they were emulated there is no loss."""
     with np.load(series_of(scratch, rank)) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        series = {name: arrays[name] for name in arrays.files}
+    if plan.paces:
+        series["loss"] = np.full_like(series["loss"], np.nan)
+    slow_motion = plan.spec.slow_motion
+    return {name: values if name in _COUNTS else values / slow_motion for name, values in series.items()}
+
+
+def _emulation(
+    plan: Plan, reports: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], network: Links
+) -> dict[str, Any] | None:
+    """Which devices were emulated, and whether the host kept up with them."""
+    if not plan.paces:
+        return None
+    busy = [report["use"]["busy_percent"] for report in reports]
+    busy_percent = None if None in busy else float(np.mean(busy))
+    planned = [report["device_seconds_per_step"] / plan.spec.slow_motion for report in reports]
+    own = ("forward", "backward") if plan.traffic.servers else ("forward", "backward", "update")
+    taken = [sum(row["phases"][name] for name in own) for row in workers]
+    overrun = float(np.sum(taken) / np.sum(planned) - 1)
+    return {
+        "devices": [{"node": n, "device": p.device, "source": p.source} for n, p in enumerate(plan.paces)],
+        "slow_motion": plan.spec.slow_motion,
+        "device_seconds_per_step": float(np.mean(planned)),
+        "overrun_percent": 100 * overrun,
+        "host_busy_percent": busy_percent,
+        "host_limits": host_limits(busy_percent, overrun, network),
+    }
 
 
 def _walls(reports: Sequence[dict[str, Any]], wall_seconds: float) -> dict[str, float]:
@@ -142,7 +173,7 @@ def _off_rate(network: Links) -> list[str]:
     for link in network["nodes"] if network is not None else ():
         asked = link["asked_bits_per_second"]
         worst = max((link["sent_bits_per_second"], link["received_bits_per_second"]), key=lambda r: abs(r - asked))
-        if abs(worst - asked) > _LINK_TOLERANCE * asked:
+        if abs(worst - asked) > TOLERANCE * asked:
             warnings.append(
                 f"The link of n{link['node']} was measured at {format_bandwidth(worst)} instead of "
                 f"{format_bandwidth(asked)}: this machine was the limit. Keep other work off it, or ask for less."

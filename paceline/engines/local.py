@@ -72,7 +72,7 @@ class LocalEngine:
             return None, ()
         assert self._testbed is not None, "planned for this site"
         assert plan.spec.network is not None, "planned for several nodes"
-        network = self._testbed.prepare(plan.spec.network, plan.spec.nodes)
+        network = self._testbed.prepare(plan.spec.network, plan.spec.nodes, plan.spec.slow_motion)
         return network, self._testbed.hosts[: plan.spec.nodes]
 
 
@@ -119,6 +119,7 @@ class Crew:
                     placement=plan.placement,
                     rank=rank,
                     store=listener.getsockname(),
+                    paces=plan.paces,
                     hosts=self._hosts,
                     scratch=scratch,
                     checkpoints=checkpoints,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
+from paceline.devices.emulated import Pace, is_emulated
+from paceline.engines.paces import paces_of
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
 from paceline.network import Site, parse_network
@@ -24,6 +26,9 @@ DEFAULT_WARMUP = 100
 
 
 _ONE_NODE = Site()
+_DEFAULT_FEED = "dataset"
+_EMULATED_FEED = "synthetic:at=device"
+"""Emulated devices wait for no input: one batch, made once, tells how much work a step is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +38,17 @@ class Plan:
     spec: RunSpec
     placement: Placement
     traffic: Traffic
+    paces: tuple[Pace, ...] = ()
+    """Of the devices that are emulated, by node."""
 
 
 def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     """Refuse what cannot work, with the remedy; resolve what was left open."""
     nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
-    feed = feeds.check(spec.feed)
+    emulated = is_emulated(spec.device)
+    _refuse_what_needs_numbers(spec) if emulated else _refuse_slow_motion(spec)
+    feed = feeds.check(_EMULATED_FEED if emulated and spec.feed == _DEFAULT_FEED else spec.feed)
     endless = feed.startswith("synthetic")
     resolved = dataclasses.replace(
         _with_length(spec),
@@ -48,6 +57,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         feed=feed,
         nodes=nodes,
         network=network,
+        optimizer=spec.optimizer or ("sgd" if emulated else "own"),
         validate=spec.validate or ("off" if endless else "epoch"),
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
@@ -68,7 +78,31 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
     if spec.mps and spec.workers_per_device == 1:
         raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
-    return Plan(spec=dataclasses.replace(resolved, device=placement.kind), placement=placement, traffic=traffic)
+    return Plan(
+        spec=dataclasses.replace(resolved, device=spec.device if emulated else placement.kind),
+        placement=placement,
+        traffic=traffic,
+        paces=paces_of(resolved),
+    )
+
+
+def _refuse_what_needs_numbers(spec: RunSpec) -> None:
+    """Where devices are emulated nothing is computed, so nothing is learned."""
+    if spec.feed != _DEFAULT_FEED and not spec.feed.startswith("synthetic"):
+        raise SpecError(
+            f"--feed {spec.feed} makes no sense where devices are emulated: they read no data. Leave it out."
+        )
+    if spec.epochs is not None:
+        raise SpecError("--epochs makes no sense where devices are emulated: they read no data. Use --steps.")
+    if spec.validate not in (None, "off"):
+        raise SpecError(f"--validate {spec.validate} makes no sense where devices are emulated: nothing is learned.")
+
+
+def _refuse_slow_motion(spec: RunSpec) -> None:
+    if spec.slow_motion != 1:
+        raise SpecError(
+            f"--slow-motion {spec.slow_motion:g} needs emulated devices, which can be slowed: add --device emulated:…."
+        )
 
 
 def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:
@@ -85,6 +119,7 @@ def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:
         return 1, None
     network = parse_network(spec.network or site.network)
     network.check_nodes(site.nodes)
+    network.slowed(spec.slow_motion)  # refused where nothing can be that slow
     if network.latency is not None and not site.delays:
         raise DeviceError(f"{network}: this kernel has no netem to delay packets with. Leave the latency out.")
     nodes = min(spec.nodes, spec.workers)

@@ -60,8 +60,12 @@ def _utilisation(cpu: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64],
 def device_rows(
     plan: Plan, workers: Sequence[dict[str, Any]], reports: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One row per device with workers. What processors did for workers on a GPU says nothing about the GPU."""
+    """One row per device with workers. What processors did for workers on a GPU says nothing about the GPU.
+
+    An emulated device is as busy as its figures say: nothing of it was measured.
+    """
     rows = []
+    emulated = plan.placement.kind == "emulated"
     for device in dict.fromkeys(w["device"] for w in workers):
         here = [w["rank"] for w in workers if w["device"] == device]
         busy = [reports[rank]["use"]["busy_percent"] for rank in here]
@@ -71,7 +75,7 @@ def device_rows(
             {
                 "device": device,
                 "cores": workers[here[0]]["cores"],
-                "busy_percent": None if None in busy else sum(busy) / len(busy),
+                "busy_percent": None if None in busy or emulated else sum(busy) / len(busy),
                 "workers_percent": by_workers if plan.placement.kind == "cpu" else None,
             }
         )

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from paceline.measure.emulation import host_was_limit
 from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of
 from paceline.measure.stats import Figure
 from paceline.record import Record
 
 # What a baseline must share with a run in its settings, and any two records in where and on what they ran.
-_ALIKE = ("workload", "precision", "feed", "accumulate", "cores_per_device", "timing")
+_ALIKE = ("workload", "precision", "feed", "accumulate", "device", "cores_per_device", "timing")
 _SAME_PLACE = ("host", "system", "processor", "cores", "device_kind", "versions")
 _SAME_DATA = ("parameters", "data")
 
@@ -74,7 +75,19 @@ def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -
         groups.setdefault(_setting(record), []).append(record)
     settings = [tuple(sorted(group, key=turn_of)) for group in groups.values()]
     alone = [setting for setting in settings if _is_alone(setting[0])]
-    return [_row(setting, alone, (scaling,) if scaling else ("weak", "strong")) for setting in settings]
+    rows = [_row(setting, alone, (scaling,) if scaling else ("weak", "strong")) for setting in settings]
+    return [_with_host(row, records) for row in rows]
+
+
+def _with_host(row: ScalingRow, records: Sequence[Record]) -> ScalingRow:
+    """Say of figures whose run, or whose baseline, did not keep up with the devices that it emulated."""
+    limit, of_baseline = host_was_limit(row.records, records), host_was_limit(row.baseline, records)
+    if limit is None and of_baseline is None:
+        return row
+    throughput = replace(row.throughput, host_limited=True) if limit is not None else row.throughput
+    speedup, efficiency = (f and replace(f, host_limited=True) for f in (row.speedup, row.efficiency))
+    told = limit or f"Of the one-worker run: {of_baseline}"
+    return replace(row, throughput=throughput, speedup=speedup, efficiency=efficiency, notes=(*row.notes, told))
 
 
 def difference(first: Sequence[Record], second: Sequence[Record]) -> Difference:
@@ -104,7 +117,7 @@ def _leaves_out_one(ratio: Figure) -> bool:
 def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]) -> ScalingRow:
     rate, devices = rate_over(setting), setting[0].devices
     baseline, scaling, notes = _baseline(setting, alone, scalings)
-    notes += _repeat_notes(setting)
+    notes += [*_repeat_notes(setting), *_mixed_notes(setting[0])]
     if baseline is None:
         return ScalingRow(setting, rate, None, None, None, None, (), tuple(notes))
     speedup = Figure(1.0, 1.0, 1.0)
@@ -188,6 +201,14 @@ def _repeat_notes(setting: Sequence[Record]) -> list[str]:
         f"Repeats lie up to {apart:.0%} apart: the machine's pace changed between runs. "
         "Keep other work off it, or take more turns."
     ]
+
+
+def _mixed_notes(record: Record) -> list[str]:
+    """Nodes with unlike devices."""
+    devices = list(dict.fromkeys(device["device"] for device in (record.emulation or {}).get("devices", ())))
+    if len(devices) < 2:
+        return []
+    return [f"The nodes have unlike devices ({', '.join(devices)}): the ideal takes all of them for the first node's."]
 
 
 def _impossible(efficiency: Figure) -> list[str]:

@@ -26,6 +26,8 @@ class Figure:
     value: float
     low: float | None = None
     high: float | None = None
+    host_limited: bool = False
+    """Whether it is the host's figure, which did not keep up with the devices it emulated."""
 
     @property
     def spread(self) -> float | None:

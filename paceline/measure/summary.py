@@ -95,8 +95,9 @@ def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:
     """The loss of every step, weighted by samples over the workers; None where there was none."""
     steps = min(len(w["loss"]) for w in workers)
     losses: list[float | None] = []
-    weights = np.array([w["samples"][:steps] for w in workers])
-    values = np.nan_to_num(np.array([w["loss"][:steps] for w in workers]))
+    values = np.array([w["loss"][:steps] for w in workers])
+    weights = np.where(np.isnan(values), 0, np.array([w["samples"][:steps] for w in workers]))
+    values = np.nan_to_num(values)
     for weight, value in zip(weights.T, values.T, strict=True):
         losses.append(float(weight @ value / weight.sum()) if weight.sum() else None)
     return losses

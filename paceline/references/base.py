@@ -198,6 +198,9 @@ class Reference:
     title: str
     source: str
     hardware: str = "not said"
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """By machine, what its devices are called by `--device emulated:…`; `all` for rows that name no machine."""
+
     workload: str = "not said"
     baseline: str = "not said"
     """What its speed-ups are against, in words."""

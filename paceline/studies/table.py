@@ -216,6 +216,8 @@ def figure(value: Figure | None, written: Callable[[float], str]) -> str:
     """`512 (505–520)`: a value and its 95 % interval, or the value alone where there is none."""
     if value is None:
         return NOTHING
+    if value.host_limited:
+        return f"{written(value.value)} (host-limited)"
     if value.vague:
         return f"{written(value.value)} (uncertain)"
     if value.low is None or value.high is None or value.low == value.high:
@@ -345,7 +347,10 @@ def _texts(name: str, values: Sequence[Any]) -> list[str]:
 
 def plain(value: Any) -> Any:
     """For JSON."""
-    return {"value": value.value, "low": value.low, "high": value.high} if isinstance(value, Figure) else value
+    if not isinstance(value, Figure):
+        return value
+    limited = {"host_limited": True} if value.host_limited else {}
+    return {"value": value.value, "low": value.low, "high": value.high, **limited}
 
 
 def to_csv(table: Table) -> str:
@@ -368,5 +373,7 @@ def _flat(row: Mapping[str, Any]) -> Iterable[tuple[str, Value]]:
             yield name, value.value if value is not None else None
             yield f"{name}_low", value.low if value is not None else None
             yield f"{name}_high", value.high if value is not None else None
+            if value is not None and value.host_limited:
+                yield f"{name}_host_limited", True
         else:
             yield name, value

@@ -80,14 +80,18 @@ class Testbed:
         for host in self.hosts:
             tools.run_batch("ip", host.namespace, _up(host))
 
-    def prepare(self, network: str, nodes: int) -> dict[str, Any]:
-        """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them."""
+    def prepare(self, network: str, nodes: int, slow_motion: float = 1.0) -> dict[str, Any]:
+        """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them.
+
+        In slow motion the links are slower than asked for, and what is measured is told as if they were not.
+        """
         assert self._switch is not None, "inside the context"
-        asked = parse_network(network)
+        made = parse_network(network).slowed(slow_motion)
         used = self.hosts[:nodes]
         for node, host in enumerate(used):
-            links.shape(host, self._switch, asked.bits_per_second(node), asked.latency)
-        return {"asked": network, "nodes": links.measure(used, self._switch, asked)}
+            links.shape(host, self._switch, made.bits_per_second(node), made.latency)
+        measured = [link.sped_up(slow_motion) for link in links.measure(used, self._switch, made)]
+        return {"asked": network, "nodes": [dataclasses.asdict(link) for link in measured]}
 
 
 def _up(host: Host) -> list[str]:

@@ -13,9 +13,10 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
-from paceline.errors import SpecError
+from paceline.devices.emulated import Rate
 from paceline.feeds import catalogue as feeds
 from paceline.feeds.base import Feed, Seat
+from paceline.recipe import OptimizerRecipe
 from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
 from paceline.strategies.base import Replica, Strategy
@@ -25,8 +26,10 @@ from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
 from paceline.workers.clock import Clock
+from paceline.workers.emulation import EmulatedModel, Timing, timing_of
 from paceline.workers.gradient_times import GradientTimes
 from paceline.workers.ticks import DeviceTicks, HostTicks, Ticks
+from paceline.workers.trial import freeze, shared_trial
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload
 
@@ -71,15 +74,17 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     group = join(assignment, gifts.listener)
     torch.manual_seed(spec.seed)  # the same initial weights everywhere
     module = workload.model().to(device)
-    unreached = freeze_unreached(module, workload, data, device)
-    torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
-    recipe = dataclasses.replace(
-        workload.optimizer, options={**workload.optimizer.options, "lr": spec.lr}, clip_norm=spec.clip_norm
+    trial = shared_trial(
+        group, module, workload, data, device, count=any(isinstance(p, Rate) for p in assignment.paces)
     )
+    freeze(module, trial.unreached)
+    if assignment.pace is not None:
+        module, workload = _emulated(module, workload, timing_of(assignment.pace, trial, workload, spec))
+    torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
     clock = _clock(module, device)
-    replica = _strategy(assignment, gifts).replicate(module, recipe, group, clock.buckets)
+    replica = _strategy(assignment, gifts).replicate(module, _recipe(spec, workload), group, clock.buckets)
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
@@ -90,7 +95,7 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
         workload=workload,
         data=data,
         module=module,
-        unreached=unreached,
+        unreached=list(trial.unreached),
         clock=clock,
         replica=replica,
         feed=feed,
@@ -136,32 +141,17 @@ def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
     return TorchGroup(process_group, store, node=assignment.slot.node, local_rank=local_rank)
 
 
-def freeze_unreached(module: nn.Module, workload: Workload, data: Data, device: torch.device) -> list[str]:
-    """Freeze the parameters that the loss does not depend on, so that every strategy leaves them alone alike.
+def _emulated(module: nn.Module, workload: Workload, timing: Timing) -> tuple[nn.Module, Workload]:
+    """The same parameters and the same units, and a loss that takes the device's time."""
+    return EmulatedModel(module, timing), dataclasses.replace(workload, loss=lambda model, tensors: model(tensors))
 
-    Found by one backward on two samples, in evaluation mode and with a random state that is put back.
-    """
-    rows = np.arange(min(2, len(data.train)), dtype=np.int64)
-    module.eval()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        loss = workload.loss(module, tuple(t.to(device) for t in data.train.batch(rows)))
-    if not (isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad):
-        shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
-        raise SpecError(
-            f"The loss of {workload.name} is {shown} that nothing can be learned from: return one number that depends "
-            "on the parameters, the mean over the samples."
-        )
-    torch.autograd.backward(loss)
-    module.train()
-    unreached = []
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and parameter.grad is None:
-            parameter.requires_grad_(False)
-            unreached.append(name)
-        parameter.grad = None
-    if not any(p.requires_grad for p in module.parameters()):
-        raise SpecError(f"The loss of {workload.name} depends on no parameter: there is nothing to train.")
-    return unreached
+
+def _recipe(spec: RunSpec, workload: Workload) -> OptimizerRecipe:
+    """The workload's optimizer at the run's learning rate, or plain SGD, which needs no memory of its own."""
+    own = workload.optimizer
+    if spec.optimizer == "sgd":
+        own = OptimizerRecipe(factory="torch.optim:SGD")
+    return dataclasses.replace(own, options={**own.options, "lr": spec.lr}, clip_norm=spec.clip_norm)
 
 
 def _resolved(spec: RunSpec, workload: Workload) -> RunSpec:

@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from paceline.devices.base import Placement, Slot
+from paceline.devices.emulated import Pace
 from paceline.netns import Host
 from paceline.spec import RunSpec
 
@@ -20,6 +21,9 @@ class Assignment:
     rank: int
     store: tuple[str, int]
     """Address and port of the store where workers find one another."""
+
+    paces: Sequence[Pace] = ()
+    """Of the devices that are emulated, by node; empty where devices compute."""
 
     hosts: Sequence[Host] = ()
     """The nodes as hosts of their own; empty where all workers are on this machine's loopback."""
@@ -40,6 +44,11 @@ class Assignment:
     def slot(self) -> Slot:
         """Where this worker runs."""
         return self.placement.workers[self.rank]
+
+    @property
+    def pace(self) -> Pace | None:
+        """The device that this worker emulates; None where it computes."""
+        return self.paces[self.slot.node] if self.paces else None
 
     @property
     def host(self) -> Host | None:

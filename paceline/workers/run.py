@@ -19,6 +19,7 @@ from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
+from paceline.workers.emulation import EmulatedModel
 from paceline.workers.limit import Limit
 from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
@@ -86,7 +87,8 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
     def report(progress: Progress, loss: float) -> None:
         link.step = progress.step
         samples = progress.samples_seen * parts.group.size  # about: for the display only
-        link.progress(step=progress.step, samples=samples, loss=loss, phase="training")
+        told = None if isinstance(parts.module, EmulatedModel) else loss
+        link.progress(step=progress.step, samples=samples, loss=told, phase="training")
 
     return Course(
         workload=parts.workload,
@@ -180,6 +182,9 @@ def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
             "data": {"source": parts.data.source, "generated": parts.data.generated},
             "not_trained": parts.unreached,
         },
+        "device_seconds_per_step": parts.module.seconds_per_step(steps)
+        if isinstance(parts.module, EmulatedModel)
+        else None,
         "gradients": [{"name": name, "bytes": p.nbytes} for name, p in trained.items()],
         "validation": pause.results,
         "updates": parts.progress.step,

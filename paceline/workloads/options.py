@@ -58,7 +58,20 @@ class ImageNetOptions:
     samples: int = 12_800
     """How many training images are generated."""
 
+    parameters: int | None = None
+    tensors: int | None = None
+    """A stand-in of so many parameters in so many tensors, for a variant of which no more is known."""
+
     def __post_init__(self) -> None:
+        require(
+            (self.parameters is None) == (self.tensors is None),
+            f"parameters={self.parameters} and tensors={self.tensors} go together: give both, or neither.",
+        )
+        _positive("image classifier", tensors=self.tensors)
+        require(
+            self.parameters is None or self.parameters >= (self.tensors or 1),
+            f"parameters={self.parameters} is not valid: {self.tensors} tensors have at least one each.",
+        )
         _positive("image classifier", classes=self.classes, width=self.width, samples=self.samples)
         require(self.image >= 32, f"image={self.image} is not valid: five halvings need at least 32 pixels.")
 

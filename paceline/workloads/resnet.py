@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline.recipe import OptimizerRecipe
+from paceline.workloads import sized
 from paceline.workloads.base import BatchTensors, Data, Totals, Workload
 from paceline.workloads.data.patterns import Patterns
 from paceline.workloads.options import ImageNetOptions
@@ -116,13 +117,16 @@ def _resnet(
 def classifier(
     name: str, model: Callable[[], nn.Module], optimizer: OptimizerRecipe, batch: int, options: ImageNetOptions
 ) -> Workload:
-    """A workload that classifies generated patterns with any model from images to logits."""
+    """A workload that classifies generated patterns with any model from images to logits, or stands in for one."""
+    own = True
+    if options.parameters is not None and options.tensors is not None:
+        own, model = False, functools.partial(sized.SizedModel, options.parameters, options.tensors)
     return Workload(
         name=name,
         unit="images",
         model=model,
-        loss=loss,
-        assess=assess,
+        loss=loss if own else sized.loss,
+        assess=assess if own else None,
         data=functools.partial(_data, options),
         optimizer=optimizer,
         batch=batch,

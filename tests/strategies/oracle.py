@@ -15,12 +15,12 @@ from paceline.strategies import catalogue
 from paceline.strategies.base import NoEvents
 from paceline.strategies.group import Group
 from paceline.strategies.server import ServerThread
-from paceline.workers.assemble import freeze_unreached
 from paceline.workers.checkpoint import Progress
 from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.loop import Course, micro_batches, train
 from paceline.workers.schedule import Schedule
+from paceline.workers.trial import freeze, try_out
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload
 
@@ -57,7 +57,7 @@ def prepare(case: Case) -> tuple[Workload, Data, nn.Module]:
     torch.manual_seed(case.seed)
     module = workload.model().double()
     with torch.random.fork_rng():
-        freeze_unreached(module, _in_double(workload), data, CPU)
+        freeze(module, try_out(module, _in_double(workload), data, CPU).unreached)
     return workload, data, module
 
 

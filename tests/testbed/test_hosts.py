@@ -126,7 +126,7 @@ def test_a_testbed_that_is_killed_leaves_no_process_no_namespace_and_no_link(tmp
         (300, "1Gbps", "addresses for 253"),
         (1, "1Gbps", "at least 2"),
         (2, "0Gbps", "at least 1Mbps"),
-        (2, "10Tbps", "100Gbps or less"),
+        (2, "10Tbps", "1000Gbps or less"),
         (2, "n0=1Gbps", "leaves n1 without"),
         (2, "1Gbps,n2=1Gbps", "names n2"),
     ],

@@ -1,0 +1,67 @@
+"""From the name of an emulated device to its pace: a published rate, a rate of the user's own, or a profile."""
+
+from pathlib import Path
+
+from paceline.devices.emulated import Pace, Profiled, Rate, is_emulated, names_of
+from paceline.errors import SpecError
+from paceline.grammar import require
+from paceline.measure.profile import Profile
+from paceline.references.published import rate_of
+from paceline.spec import RunSpec
+
+_RATE = "rate="
+_PROFILE = ".json"
+
+
+def paces_of(spec: RunSpec) -> tuple[Pace, ...]:
+    """The pace of each node's devices; empty where devices compute."""
+    if not is_emulated(spec.device):
+        return ()
+    found = {name: _pace(name, spec) for name in dict.fromkeys(names_of(spec.device, spec.nodes))}
+    return tuple(found[name] for name in names_of(spec.device, spec.nodes))
+
+
+def _pace(name: str, spec: RunSpec) -> Pace:
+    if name.startswith(_RATE):
+        return _rate(name)
+    if name.endswith(_PROFILE):
+        return _profiled(name, spec)
+    published = rate_of(name, spec.workload.partition(":")[0])
+    return Rate(
+        device=name,
+        units_per_second=published.rate,
+        batch=published.batch,
+        source=published.source,
+    )
+
+
+def _rate(name: str) -> Rate:
+    text = name.removeprefix(_RATE)
+    try:
+        rate = float(text)
+    except ValueError:
+        raise SpecError(f"emulated:{name} is not valid: {text!r} is not a number of units a second.") from None
+    require(0 < rate < float("inf"), f"emulated:{name} is not valid: a rate must be above 0 and finite.")
+    return Rate(device=name, units_per_second=rate, batch=None, source="a rate given by hand")
+
+
+def _profiled(name: str, spec: RunSpec) -> Profiled:
+    profile = Profile.load(Path(name))
+    for what, profiled, asked in (
+        ("workload", profile.spec, spec.workload),
+        ("precision", profile.precision, spec.precision),
+    ):
+        require(
+            profiled == asked,
+            f"emulated:{name} is a profile of {what} {profiled}, and this run has {asked}: make one with `paceline "
+            f"profile {spec.workload} --precision {spec.precision}`.",
+        )
+    return Profiled(
+        device=name,
+        batch=profile.batch,
+        forward_seconds=profile.forward_seconds,
+        backward_seconds=profile.backward_seconds,
+        update_seconds=profile.update_seconds,
+        ready_seconds={gradient["name"]: gradient["ready_seconds"] for gradient in profile.gradients},
+        source=f"profile of {profile.device}",
+    )

@@ -1,0 +1,56 @@
+"""Whether a run with emulated devices measured them, or the machine that emulates them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from paceline.record import Record
+
+BUSY_PERCENT = 80.0
+"""Cores that are busier have no time left to be on time."""
+
+AGREEMENT = 0.03
+"""Within this two rates, a link and its asked rate, a step and its planned time count as equal."""
+
+_LEFT_OUT = ("slow_motion", "turn", "steps", "seconds")
+
+
+def host_limits(busy_percent: float | None, overrun: float, network: dict[str, Any] | None) -> list[str]:
+    """Reasons why figures are the host's and not the devices': what was too slow for them."""
+    limits = []
+    if busy_percent is None or busy_percent >= BUSY_PERCENT:
+        how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
+        limits.append(how)
+    if overrun > AGREEMENT:
+        limits.append(f"forward, backward and update took {overrun:.0%} longer than the device's")
+    for link in network["nodes"] if network is not None else ():
+        asked = link["asked_bits_per_second"]
+        slowest = min(link["sent_bits_per_second"], link["received_bits_per_second"])
+        if slowest < (1 - AGREEMENT) * asked:
+            limits.append(f"the link of n{link['node']} carried {slowest / asked:.0%} of what was asked for")
+    return limits
+
+
+def host_was_limit(records: Sequence[Record], others: Iterable[Record] = ()) -> str | None:
+    """Why the figure of these repeats is not that of the devices, in a sentence; None where it is.
+
+    A figure also counts when the same run in twice as slow motion, or half, among `others`, has the same rate.
+    """
+    if not records:
+        return None
+    limits = [limit for record in records for limit in (record.emulation or {}).get("host_limits", ())]
+    if not limits or any(_confirms(other, records[0]) for other in others):
+        return None
+    slower = 2 * records[0].emulation["slow_motion"] if records[0].emulation else 2
+    return f"The host was the limit: {limits[0]}. Use --slow-motion {slower:g}, and compare."
+
+
+def _confirms(other: Record, record: Record) -> bool:
+    """Whether the same was measured at twice or half the slow motion, with the same rate."""
+    if other.emulation is None or record.emulation is None:
+        return False
+    ratio = other.emulation["slow_motion"] / record.emulation["slow_motion"]
+    rates = other.throughput["value"] / record.throughput["value"]
+    same = {k: v for k, v in other.spec.items() if k not in _LEFT_OUT} == {
+        k: v for k, v in record.spec.items() if k not in _LEFT_OUT
+    }
+    return same and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT

@@ -1,0 +1,52 @@
+"""What one device was published to do alone: the rates that emulated devices take their time from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paceline.errors import SpecError
+from paceline.references import catalogue
+
+_ANY = "all"
+"""Of a table's devices, the one of rows that name no machine."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One worker on one device, as somebody measured it."""
+
+    device: str
+    machine: str | None
+    workload: str
+    rate: float
+    unit: str
+    batch: int | None
+    source: str
+
+
+def rate_of(device: str, workload: str) -> Published:
+    """The rate of a device (or of a machine, such as `lm6`) for a workload of this name, options aside."""
+    found = [entry for entry in _published() if device.lower() in (entry.device, (entry.machine or "").lower())]
+    fitting = [entry for entry in found if entry.workload == workload]
+    if fitting:
+        return fitting[0]
+    remedy = "give a rate of your own, emulated:rate=500, or a file that `paceline profile` made"
+    if found:
+        known = ", ".join(dict.fromkeys(entry.workload for entry in found))
+        raise SpecError(f"No rate of {workload} on {device} is published: there are {known}. Or {remedy}.")
+    names = ", ".join(dict.fromkeys(name for e in _published() for name in (e.device, e.machine) if name))
+    raise SpecError(f"emulated:{device} is not known. Published: {names}. Or {remedy}.")
+
+
+def _published() -> Iterator[Published]:
+    """From all tables that say what they were measured on."""
+    for name in catalogue.names():
+        reference = catalogue.load(name)
+        for series in reference.series:
+            for row in series.alone:
+                device, rate = reference.devices.get(row.machine or _ANY), series.rate(row)
+                if device is None or series.workload is None or rate is None:
+                    continue
+                workload = series.workload.partition(":")[0]
+                where = f"{device} ({row.machine})" if row.machine else device
+                source = f"{rate:g} {series.unit} published for {workload} on {where}: {reference.source}"
+                yield Published(device, row.machine, workload, rate, series.unit or "", row.batch, source)

@@ -1,0 +1,140 @@
+"""A model whose forward and backward take the time of another device; its parameters and gradients are real."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from paceline.devices.emulated import Pace, Profiled
+from paceline.errors import SpecError
+from paceline.spec import RunSpec
+from paceline.workers.trial import Trial
+from paceline.workloads.base import BatchTensors, Workload, count_samples
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of this process that a device takes, per unit of work."""
+
+    forward_seconds: float
+    backward_seconds: float
+    ready: Mapping[str, float]
+    """By name of the parameter: how much of backward is done when its gradient is ready."""
+
+    update_seconds: float
+    """Per update, of which the process does the work itself, in its own time."""
+
+    work: Callable[[BatchTensors], int]
+    """How many units of work a batch is."""
+
+
+def timing_of(pace: Pace, trial: Trial, workload: Workload, spec: RunSpec) -> Timing:
+    """The device's time, in slow motion, for this workload."""
+    slow_motion = spec.slow_motion
+    if isinstance(pace, Profiled):
+        if pace.batch != spec.batch:
+            raise SpecError(
+                f"emulated:{pace.device} was profiled with batch {pace.batch}, and this run has {spec.batch}: use "
+                f"--batch {pace.batch}, or make a profile with --batch {spec.batch}."
+            )
+        ready = {name: seconds / pace.backward_seconds for name, seconds in pace.ready_seconds.items()}
+        per_sample = slow_motion / pace.batch
+        return Timing(
+            forward_seconds=pace.forward_seconds * per_sample,
+            backward_seconds=pace.backward_seconds * per_sample,
+            ready=ready,
+            update_seconds=pace.update_seconds * slow_motion,
+            work=count_samples,
+        )
+    seconds = slow_motion / pace.units_per_second
+    return Timing(
+        forward_seconds=seconds * trial.forward,
+        backward_seconds=seconds * (1 - trial.forward),
+        ready=trial.ready,
+        update_seconds=0.0,  # in the rate, which is of whole steps
+        work=workload.units,
+    )
+
+
+class EmulatedModel(nn.Module):
+    """Has the parameters and buffers of a model, under their names, and none of its arithmetic.
+
+    Every gradient is zero, of its real size, and is there when the device would have it. The update is really done; the
+    time that the process needs for it beyond the device's own is taken off the next forward.
+    """
+
+    def __init__(self, model: nn.Module, timing: Timing) -> None:
+        super().__init__()
+        self._modules, self._parameters, self._buffers = model._modules, model._parameters, model._buffers
+        self._timing = timing
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        missing = [name for name in trained if name not in timing.ready]
+        if missing:
+            raise SpecError(
+                f"Nothing is known about when the gradient of {missing[0]} is ready: profile this workload."
+            )
+        # In forward the parameter whose gradient is ready last comes first, so that backward meets it last.
+        self._order = sorted(((timing.ready[name], p) for name, p in trained.items()), key=lambda entry: -entry[0])
+        self.asked_seconds = 0.0
+        """What the device takes for all that was asked of it, updates aside."""
+
+        self._backward = _Backward()
+        self._update_begun = self._updated = 0.0
+        register_optimizer_step_pre_hook(lambda *_: self._begin_update())
+        register_optimizer_step_post_hook(lambda *_: self._end_update())
+
+    def forward(self, tensors: BatchTensors) -> Tensor:
+        """A loss of 0 on which every trained parameter has an influence."""
+        work = self._timing.work(tensors)
+        self.asked_seconds += work * (self._timing.forward_seconds + self._timing.backward_seconds)
+        _sleep_until(time.perf_counter() + work * self._timing.forward_seconds - self._overtime())
+        self._backward.begun = None
+        signal = torch.zeros(())
+        for share, parameter in self._order:
+            signal = _Influence.apply(signal, parameter, share * work * self._timing.backward_seconds, self._backward)  # type: ignore[no-untyped-call]
+        return signal
+
+    def seconds_per_step(self, steps: int) -> float:
+        """What the device takes for a step, of this process's time; the mean of so many."""
+        return self.asked_seconds / steps + self._timing.update_seconds
+
+    def _overtime(self) -> float:
+        updated, self._updated = self._updated, 0.0
+        return updated - self._timing.update_seconds if updated else 0.0
+
+    def _begin_update(self) -> None:
+        self._update_begun = time.perf_counter()
+
+    def _end_update(self) -> None:
+        self._updated += time.perf_counter() - self._update_begun
+
+
+class _Backward:
+    """When backward began; None before."""
+
+    begun: float | None = None
+
+
+class _Influence(torch.autograd.Function):
+    """Passes a signal on; in backward it waits until this parameter's gradient is ready."""
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, parameter: Tensor, ready_seconds: float, backward: _Backward) -> Tensor:
+        ctx.ready_seconds, ctx.backward = ready_seconds, backward
+        ctx.like = parameter.detach()
+        return signal.clone()
+
+    @staticmethod
+    def backward(ctx: Any, passed: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.backward.begun is None:
+            ctx.backward.begun = time.perf_counter()
+        _sleep_until(ctx.backward.begun + ctx.ready_seconds)
+        return passed, ctx.like.new_zeros(()).expand(ctx.like.shape), None, None
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.perf_counter()))
