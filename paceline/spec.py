@@ -87,7 +87,7 @@ class RunSpec:
 
     clip_norm: float | None = None
     optimizer: Literal["own", "sgd"] | None = None
-    """The workload's own, or plain SGD. None: own, or sgd where devices are emulated."""
+    """The workload's own, or plain SGD. None: the workload's own; where devices are emulated, sgd."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
     validate: Literal["epoch", "end", "off"] | None = None

@@ -37,10 +37,7 @@ def collect(
 ) -> Record:
     """The record of a finished run, saved."""
     series = [_series(plan, scratch, rank) for rank in range(len(reports))]
-    fixed = fixed_timing(plan.spec.timing)
-    summary = summarise(
-        series, synchronous=plan.traffic.synchronous, fixed_warmup=fixed.warmup if fixed is not None else None
-    )
+    summary = _summary(plan, series)
     first = reports[0]
     workers = worker_rows(plan, summary, series, reports)
     phases = {name: float(np.mean([w["phases"][name] for w in workers])) for name in workers[0]["phases"]}
@@ -74,6 +71,12 @@ def collect(
     sidecar.save(out, series)
     record.save(out)
     return record
+
+
+def _summary(plan: Plan, series: Sequence[WorkerSeries]) -> Summary:
+    fixed = fixed_timing(plan.spec.timing)
+    warmup = fixed.warmup if fixed is not None else None
+    return summarise(series, synchronous=plan.traffic.synchronous, fixed_warmup=warmup)
 
 
 def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:

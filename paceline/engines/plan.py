@@ -57,7 +57,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         feed=feed,
         nodes=nodes,
         network=network,
-        optimizer=spec.optimizer or ("sgd" if emulated else "own"),
+        optimizer=spec.optimizer or ("sgd" if emulated else None),
         validate=spec.validate or ("off" if endless else "epoch"),
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
@@ -67,6 +67,16 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
     _refuse_learning_mistakes(resolved, traffic)
     placement = devices.place(spec.device, _demand(resolved, traffic))
+    _refuse_what_the_devices_cannot(spec, traffic, placement)
+    return Plan(
+        spec=dataclasses.replace(resolved, device=spec.device if emulated else placement.kind),
+        placement=placement,
+        traffic=traffic,
+        paces=paces_of(resolved),
+    )
+
+
+def _refuse_what_the_devices_cannot(spec: RunSpec, traffic: Traffic, placement: Placement) -> None:
     if isinstance(traffic, ParameterServer) and traffic.device == "gpu" and placement.kind != "cuda":
         raise DeviceError("ps:device=gpu needs --device cuda: this run is on CPU. Use device=cpu.")
     if spec.cores_per_device != 1 and placement.kind == "cuda":
@@ -78,12 +88,6 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         raise DeviceError("--mps on needs GPUs: this run is on CPU. Use --mps off.")
     if spec.mps and spec.workers_per_device == 1:
         raise SpecError("--mps on is for several workers per GPU: add --workers-per-device, or use --mps off.")
-    return Plan(
-        spec=dataclasses.replace(resolved, device=spec.device if emulated else placement.kind),
-        placement=placement,
-        traffic=traffic,
-        paces=paces_of(resolved),
-    )
 
 
 def _refuse_what_needs_numbers(spec: RunSpec) -> None:

@@ -1,10 +1,11 @@
 """What moving bytes costs, found in the records of workers that did it."""
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.project.network import Host, Layout, Link, Network
+from paceline.project.network import TCP_SHARE, Host, Layout, Link, Network
 from paceline.project.profile_step import alone_of, anchor_of, own_backward, profile_of
 from paceline.project.simulate import Setting, simulate
 from paceline.record import Record
@@ -13,6 +14,13 @@ from paceline.traffic import catalogue
 MESSAGE_SECONDS = 1.1e-4
 """Processor time of one round of a message, however small: gloo's, measured with 2, 4 and 8 workers on loopback.
 Buckets cannot tell it: while backward goes on, what they take is mostly their share of the core."""
+
+PAYLOAD_SHARE = 1448 / 1514
+"""Of what a link carries, all that is not Ethernet's, IP's and TCP's own."""
+
+_LEAST_SHARE = 0.25
+_SEEN_SHARE = 0.05
+"""Of a step: an exchange that is exposed for less says nothing about the link."""
 
 _DIFFERENT_SIZES = 4.0
 """The largest bucket over the smallest, for latency to be told from bandwidth."""
@@ -45,17 +53,43 @@ def fit_host(records: Sequence[Record]) -> Host | None:
 
 
 def fit_network(records: Sequence[Record]) -> Network | None:
-    """Links from the buckets of the run of the most workers, where no host's cores explain them.
+    """Links as they were measured before the run of the most workers; otherwise from its buckets.
 
     A ring of n takes 2(n−1) · latency + 2(n−1)/n · S / bandwidth: a line in the bytes S of a bucket.
     """
     anchor = anchor_of(records)
+    if anchor.network is not None:
+        return _measured_links(records, anchor)
     line, workers = _line(anchor), anchor.spec["workers"]
     if line is None or line[1] <= 0 or catalogue.resolve(anchor.spec["strategy"]).servers:
         return None
     rounds = 2 * (workers - 1)
     link = Link(rounds / workers / line[1], line[0] / rounds)
     return Network(inside=link) if _on_one_node(anchor) else Network(between=link)
+
+
+def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
+    """The slowest link, and the share of its rate that explains the exposed exchange of the run, if any was exposed."""
+    links = anchor.network["nodes"] if anchor.network is not None else ()
+    slowest = min(min(link["sent_bits_per_second"], link["received_bits_per_second"]) for link in links) / 8
+    latency = statistics.median(link["latency_seconds"] for link in links)
+    profile, traffic = profile_of(records), catalogue.resolve(anchor.spec["strategy"])
+    layout = Layout.even(anchor.spec["workers"], len(links))
+
+    def network(share: float) -> Network:
+        return Network(between=Link(slowest * share, latency))
+
+    def exposed(share: float) -> float:
+        return simulate(profile, Setting(traffic=traffic, layout=layout, network=network(share))).exchange_seconds
+
+    taken = anchor.phases["exchange"]
+    if taken < _SEEN_SHARE * anchor.step_seconds:
+        return network(TCP_SHARE)
+    low, high = _LEAST_SHARE, PAYLOAD_SHARE
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exposed(middle) > taken else (low, middle)
+    return network(low)
 
 
 def _on_one_node(anchor: Record) -> bool:

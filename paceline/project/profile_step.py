@@ -247,6 +247,9 @@ def _feed_seconds(anchor: Record) -> float | None:
 
 
 def _devices_per_node(anchor: Record) -> int | None:
+    if anchor.network is not None:
+        nodes = [worker["node"] for worker in anchor.per_worker]
+        return max(nodes.count(node) for node in set(nodes))
     if anchor.environment["device_kind"] != "cpu":
         return None
     return int(anchor.environment["cores"]) // int(anchor.spec["cores_per_device"])

@@ -16,7 +16,6 @@ from paceline.project.profile_step import StepProfile, anchor_of, interval_error
 from paceline.project.simulate import Setting, limit_of, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
-from paceline.traffic.ps import ParameterServer
 
 EXCHANGE_ERROR = 0.25
 """Relative standard error of what an exchange adds to a step: the model's own, whatever was measured."""
@@ -219,8 +218,6 @@ def _warnings(profile: StepProfile, asked: Sequence[_Asked]) -> list[str]:
             f"Up to {fullest} workers on one node were asked for, and the machine that was measured has {devices} "
             "devices: a node with as many equal ones is assumed."
         )
-    if any(isinstance(each.setting.traffic, ParameterServer) and each.setting.layout.nodes > 1 for each in asked):
-        found.append("ps runs on one node only for now: its servers on several nodes are a projection alone.")
     most = max(each.point.workers for each in asked)
     if most > _FAR * profile.measured_workers:
         times = most / profile.measured_workers
@@ -234,7 +231,7 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
         return Layout.even(point.workers, point.nodes)
     if question.workers_per_node is not None:
         return Layout(point.workers, question.workers_per_node)
-    if question.network is None:
+    if question.network is None and (measured.network is None or measured.network.between == Link()):
         return Layout(point.workers, point.workers)
     return Layout(point.workers, measured.profile.devices_per_node or 1)
 

@@ -1,5 +1,6 @@
 """Replicas whose worker applies the update itself, with an optimizer of its own."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -75,11 +76,22 @@ class LocalReplica(ABC):
 
 
 def start_equal(module: nn.Module, group: Group) -> None:
-    """Rank 0's weights and buffers become everyone's; start-up traffic, not counted with the steps."""
+    """Rank 0's weights and buffers become everyone's; start-up traffic, not counted with the steps.
+
+    Workers that start from one seed are equal already: then a hash of each tensor is all that is sent.
+    """
     if group.size > 1:
-        for tensor in [*module.parameters(), *module.buffers()]:
-            group.broadcast(tensor.data)
+        tensors = [tensor.data for tensor in (*module.parameters(), *module.buffers())]
+        hashes = group.all_gather(torch.tensor([_hash(tensor) for tensor in tensors], dtype=torch.int64))
+        for index, tensor in enumerate(tensors):
+            if any(theirs[index] != hashes[0][index] for theirs in hashes):
+                group.broadcast(tensor)
     group.tally.clear()
+
+
+def _hash(tensor: Tensor) -> int:
+    content = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+    return int.from_bytes(hashlib.blake2b(content.data, digest_size=8).digest(), signed=True)
 
 
 def copy_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -113,6 +113,21 @@ class EmulatedModel(nn.Module):
         self._updated += time.perf_counter() - self._update_begun
 
 
+class KeepingSGD(torch.optim.SGD):
+    """Plain SGD that leaves gradients where they are: emulated ones are zero, and to make them anew costs time.
+
+    The first time they are cleared: what they lie in before training begins is not what they stay in.
+    """
+
+    _cleared = False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Nothing, but for the first time."""
+        if not self._cleared:
+            super().zero_grad(set_to_none)
+            self._cleared = True
+
+
 class _Backward:
     """When backward began; None before."""
 

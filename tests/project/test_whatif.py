@@ -189,12 +189,6 @@ def test_more_workers_than_the_machine_has_are_answered_with_a_warning(measured:
     assert any("2 devices" in warning for warning in found.warnings)
 
 
-def test_a_server_on_several_nodes_is_said_to_be_a_projection_alone(measured: Measured) -> None:
-    asked = Question(network=NETWORK, strategy="ps")
-    found = curve(measured, [Point(workers=8, nodes=None, batch=None)], asked)
-    assert any("one node only" in warning for warning in found.warnings)
-
-
 @pytest.mark.parametrize("changes", [{"device_speed": 0.0}, {"feed_speed": math.inf}, {"workers_per_node": 0}])
 def test_questions_that_make_no_sense_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="not valid"):
