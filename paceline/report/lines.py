@@ -73,11 +73,12 @@ _DIMENSIONS = (
     _spec("clip_norm", "clip norm {}"),
     _spec("cores_per_device", "{} cores per device"),
     _spec("device"),
+    Dimension("slow_motion", lambda place: place.record.spec.get("slow_motion") or 1.0, "slow motion {}"),
     _spec("mps", "mps {}"),
     _spec("timing"),
     _spec("seed", "seed {}"),
 )
-_UNLIKE_BASELINE = ("lr_rule", "mps", "workers_per_device")
+_UNLIKE_BASELINE = ("lr_rule", "mps", "workers_per_device", "slow_motion")
 """What one worker alone has no use for, so that it does not set the baseline apart."""
 
 _OF_A_WORKLOAD = ("batch", "lr", "lr_rule", "clip_norm")
