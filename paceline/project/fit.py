@@ -22,18 +22,19 @@ _ALIKE = 0.75
 _MOST_WEIGHT = 35.0
 # From so many repeats on, how they scatter counts; a normal standard deviation is this much of the median distance.
 _REPEATS, _DEVIATION = 3, 1.4826
+# What a step takes without its sync_seconds bounds its compute; clocks and what they leave out blur it by this share.
+_BLUR = 0.2
 _DRAWS = 512
 _SEED = 20211
 _DEAR = 2.0
 _FEW = 16
 _CANDIDATES = 1024
 _WIDER = 1.2
-_HEAVIEST = 20.0
-_NEGLIGIBLE = 12.0
+_NEGLIGIBLE = 9.0
 _STEP = 1e-5
 _TOLERANCE = 1e-5
 _SAME = 0.05
-_MOST_EVALUATIONS = 40
+_MOST_EVALUATIONS = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,9 @@ class Rows:
     weight: Array
     scatter: float
     """How far repeats of a setting lie from their median, as a share; 0 where there are none."""
+
+    log_rest: Array | None = None
+    """Of the step without what it spent synchronising, which compute does not exceed; infinite where not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,9 @@ class Posterior:
     scatter: float
     """How far repeats lie from their median, which the laws are fitted to."""
 
+    weight: float
+    """How many rows it stands on, as they count."""
+
     @cached_property
     def noise(self) -> Array:
         """How far rows lie from a law, as a share, by draw."""
@@ -108,12 +115,16 @@ class Posterior:
         return np.concatenate([part.law.log_seconds(part.draws, at) for part in self.parts])
 
 
-def condensed(at: Settings, seconds: Array) -> Rows:
+def condensed(at: Settings, seconds: Array, rest: Array | None = None) -> Rows:
     """Repeats of a setting become one row, their median; rows of the same workers and nodes count less each."""
     columns = [at.workers, *(column for column in (at.nodes, at.batch) if column is not None)]
     unique, group = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     group = group.reshape(-1)
-    logs = np.array([np.median(np.log(seconds[group == index])) for index in range(len(unique))])
+
+    def medians(column: Array) -> Array:
+        return np.array([np.median(np.log(column[group == index])) for index in range(len(unique))])
+
+    logs = medians(seconds)
     repeats = np.bincount(group)
     places = 1 if at.nodes is None else 2
     _, place = np.unique(unique[:, :places], axis=0, return_inverse=True)
@@ -124,17 +135,23 @@ def condensed(at: Settings, seconds: Array) -> Rows:
     scatter = _DEVIATION * float(np.median(apart)) if len(apart) else 0.0
     weight = repeats * alike**-_ALIKE
     weight *= min(1.0, _MOST_WEIGHT / weight.sum())
-    return Rows(Settings(unique[:, 0], nodes, batch, at.capacity), logs, weight, scatter)
+    return Rows(
+        Settings(unique[:, 0], nodes, batch, at.capacity),
+        logs,
+        weight,
+        scatter,
+        None if rest is None else medians(rest),
+    )
 
 
-def fit(at: Settings, seconds: Array) -> Posterior:
-    """What the rows say about every law of the family, together."""
-    rows = condensed(at, seconds)
+def fit(at: Settings, seconds: Array, rest: Array | None = None) -> Posterior:
+    """What the rows say about every law of the family, together; `rest` is the step without its sync_seconds."""
+    rows = condensed(at, seconds, rest)
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
     unit = float(np.exp(np.median(rows.log_seconds[smallest])))
     laws = family(unit, typical, rows.at.workers, knows_nodes=at.nodes is not None)
-    return _drawn([mode for law in laws for mode in _modes(law, rows)], rows)
+    return _drawn([mode for law in laws for mode in _modes(law, replace(rows, at=law.placed(rows.at)))], rows)
 
 
 def _modes(law: Law, rows: Rows) -> list[Mode]:
@@ -156,9 +173,17 @@ def _modes(law: Law, rows: Rows) -> list[Mode]:
 
 def _misfit(law: Law, rows: Rows, noise: float, draws: Array) -> Array:
     """A row per draw whose squares add up to −2 × the logarithm of the posterior density, up to a constant."""
-    away = law.log_seconds(draws, rows.at) - rows.log_seconds
-    robust = np.sign(away) * np.sqrt((_FREEDOM + 1) * np.log1p(away**2 / (_FREEDOM * noise**2)))
-    return np.concatenate([np.sqrt(rows.weight) * robust, (draws - law.centre) / law.spread], axis=1)
+    share = np.sqrt(rows.weight)
+    misfit = [share * _robust(law.log_seconds(draws, rows.at) - rows.log_seconds, noise)]
+    if rows.log_rest is not None:
+        beyond = np.maximum(law.log_compute_seconds(draws, rows.at) - rows.log_rest, 0.0)
+        misfit.append(share * _robust(beyond, _BLUR))
+    return np.concatenate([*misfit, (draws - law.centre) / law.spread], axis=1)
+
+
+def _robust(away: Array, noise: float) -> Array:
+    """What is squared for Student's t."""
+    return np.asarray(np.sign(away) * np.sqrt((_FREEDOM + 1) * np.log1p(away**2 / (_FREEDOM * noise**2))))
 
 
 def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
@@ -173,6 +198,7 @@ def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
         lambda parameters: _misfit(law, rows, noise, parameters[None, :])[0],
         start,
         jac=slope,
+        method="lm",
         ftol=_TOLERANCE,
         xtol=_TOLERANCE,
         max_nfev=_MOST_EVALUATIONS,
@@ -195,8 +221,11 @@ def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mo
     at_mode = _misfit(mode.law, rows, mode.noise, mode.centre[None, :])
     here = _misfit(mode.law, rows, mode.noise, candidates)
     log_weight = 0.5 * ((at_mode**2).sum() - (here**2).sum(axis=1) + (away**2).sum(axis=1)) + size * math.log(_WIDER)
-    weight = np.exp(np.minimum(log_weight, _HEAVIEST))
-    return replace(mode, evidence=mode.evidence + float(np.log(weight.mean()))), candidates, weight / weight.sum()
+    highest = log_weight.max()
+    weight = np.exp(log_weight - highest)
+    weight = np.minimum(weight, weight.mean() * math.sqrt(_CANDIDATES))  # truncated, so that one candidate decides less
+    evidence = mode.evidence + float(highest + np.log(weight.mean()))
+    return replace(mode, evidence=evidence), candidates, weight / weight.sum()
 
 
 def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
@@ -218,4 +247,4 @@ def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
             chosen = np.searchsorted(np.cumsum(weight), (np.arange(count) + 0.5) / count)
             parts.append(Part(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
     strays = generator.permutation(stdtrit(_FREEDOM, (np.arange(_DRAWS) + 0.5) / _DRAWS))
-    return Posterior(tuple(parts), shares, strays, rows.scatter)
+    return Posterior(tuple(parts), shares, strays, rows.scatter, float(rows.weight.sum()))

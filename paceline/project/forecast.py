@@ -15,7 +15,10 @@ from paceline.project.table import Table
 # Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
 # much of its part in the step, the less the more counts show how it grows.
 DRIFT, DRIFT_OF_EXCHANGE = 0.0125, 0.1
-_ENDS = (0.1, 0.9, 0.025, 0.975)
+_ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
+# Priors are wider than most tables differ, and a few tables are far out: of the draws' spread the 80 % band leaves out
+# this much where rows are few, less with more of them, none from so many on; the 95 % band leaves out nothing.
+_PRIOR_EXCESS, _MANY_ROWS = 0.3, 16.0
 # How many times the largest count measured may be asked for, with two counts and with more.
 REACH_OF_TWO, REACH = 64, 1024
 _FAR = 8
@@ -89,14 +92,16 @@ class Forecast:
     def bands(self, at: Settings) -> tuple[Array, ...]:
         """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
         found = []
+        excess = _PRIOR_EXCESS * max(0.0, 1 - self.posterior.weight / _MANY_ROWS)
         for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
             part = slice(start, start + _AT_ONCE)
             drawn = self.posterior.log_seconds(at.where(part))
-            strayed = drawn + self.posterior.strays[:, None] * np.hypot(
-                self.posterior.noise[:, None], self._drift(at.where(part))
-            )
-            ends = np.quantile(strayed, _ENDS, axis=0)
-            found.append(np.concatenate([np.median(drawn, axis=0)[None, :], ends]))
+            middle = np.median(drawn, axis=0)
+            noise = np.hypot(self.posterior.noise[:, None], self._drift(at.where(part)))
+            strays = self.posterior.strays[:, None] * noise
+            ends80 = np.quantile(middle + (1 - excess) * (drawn - middle) + strays, _ENDS_80, axis=0)
+            ends95 = np.quantile(drawn + strays, _ENDS_95, axis=0)
+            found.append(np.concatenate([middle[None, :], ends80, ends95]))
         return tuple(np.concatenate(found, axis=1))
 
     def _drift(self, at: Settings) -> Array:
@@ -169,7 +174,7 @@ class Forecast:
 
 def forecast(table: Table) -> Forecast:
     """Fit the laws to a table; refused where no law comes near one of its rows."""
-    found = Forecast(table, fit(table.at, table.seconds))
+    found = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
     away = np.abs(found.bands(table.at)[0] - np.log(table.seconds))
     # Of many rows of a count one may be bad; where half of them are, or the only one is, the law is none.
     hopeless = {

@@ -82,7 +82,7 @@ def pollux(folder: Path) -> Iterator[Case]:
 
 
 def _pollux_table(model: Path) -> Table:
-    found: list[tuple[float, float, float, float]] = []
+    found: list[tuple[float, ...]] = []
     for name in ("placements.csv", "scalability.csv"):
         try:
             with (model / name).open(newline="") as file:
@@ -91,15 +91,15 @@ def _pollux_table(model: Path) -> Table:
             raise DataError(
                 f"{model / name} is not as Pollux publishes it ({error}): put the original there."
             ) from error
-    workers, nodes, batch, seconds = np.array(sorted(found)).T
-    return Table(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", ())
+    workers, nodes, batch, seconds, sync = np.array(sorted(found)).T
+    return Table(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)
 
 
-def _pollux_row(row: dict[str, str]) -> tuple[float, float, float, float]:
+def _pollux_row(row: dict[str, str]) -> tuple[float, ...]:
     """`placement` 224 is 2 + 2 + 4 workers on three nodes."""
     if "placement" in row:
         digits: Sequence[int] = [int(digit) for digit in row["placement"]]
         workers, nodes = sum(digits), len(digits)
     else:
         workers, nodes = int(row["num_replicas"]), int(row["num_nodes"])
-    return workers, nodes, float(row["local_bsz"]), float(row["step_time"])
+    return workers, nodes, float(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"])

@@ -14,8 +14,9 @@ Shape = Literal["ring", "tree", "gather"]
 # How the exchange grows with its members x, scaled to 1 at four of them. Ring: (x − 1)/x, what each sends in an
 # all-reduce, nearly constant. Tree: log x, rounds. Gather: x − 1, all to one or each to all.
 _MEMBERS = 4.0
-# How likely each is before any data: among workers that share a node, and among nodes.
-INSIDE: dict[Shape, float] = {"ring": 0.65, "gather": 0.35}
+# How likely each is before any data: among workers of whom nodes are not known, that share a node, and among nodes.
+ANYWHERE: dict[Shape, float] = {"ring": 0.65, "gather": 0.35}
+INSIDE: dict[Shape, float] = {"ring": 0.75, "gather": 0.25}
 BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
 # Where a table does not tell nodes there may be some all the same, of one of these sizes, and how likely that is.
 UNTOLD_SIZES = (4, 8, 16)
@@ -73,6 +74,21 @@ class Settings:
             return spread
         filled = self.nodes == np.ceil(self.workers / self.capacity)
         return np.where(filled, np.minimum(self.workers, self.capacity), spread)
+
+    @cached_property
+    def lag(self) -> Array:
+        """How many spreads the slowest of the workers is behind, about."""
+        return np.asarray(np.sqrt(2 * np.log(self.workers)))
+
+    @cached_property
+    def grown_inside(self) -> dict[Shape, Array]:
+        """How far an exchange of each shape has grown with the workers on a node."""
+        return _grown(self.per_node)
+
+    @cached_property
+    def grown_between(self) -> dict[Shape, Array]:
+        """And with the nodes."""
+        return _grown(np.ones_like(self.workers) if self.nodes is None else self.nodes)
 
     def where(self, chosen: "slice | npt.NDArray[np.bool_]") -> "Settings":
         """Some of them."""
@@ -133,7 +149,7 @@ class Law:
 
     def log_seconds(self, draws: Array, at: Settings) -> Array:
         """Logarithm of the step's seconds: a row per draw, a column per setting."""
-        named, at = self._named(draws), self._placed(at)
+        named, at = self._named(draws), self.placed(at)
         compute = sum(self._compute(named, at).values())
         exchange = sum(self._exchange(named, at).values())
         together = compute + exchange
@@ -143,9 +159,14 @@ class Law:
             together = larger * ((compute / larger) ** power + (exchange / larger) ** power) ** (1 / power)
         return np.asarray(np.log(together * self.unit_seconds))
 
+    def log_compute_seconds(self, draws: Array, at: Settings) -> Array:
+        """The same of what is no exchange."""
+        compute = sum(self._compute(self._named(draws), self.placed(at)).values())
+        return np.asarray(np.log(compute * self.unit_seconds))
+
     def parts(self, draws: Array, at: Settings) -> dict[str, Array]:
         """What a step is made of, in units of one worker's step, before anything is hidden; shaped as the above."""
-        named, at = self._named(draws), self._placed(at)
+        named, at = self._named(draws), self.placed(at)
         return self._compute(named, at) | self._exchange(named, at)
 
     @property
@@ -153,32 +174,34 @@ class Law:
         """Which of the parameters are about the exchange."""
         return np.array([name in _EXCHANGE + _EXCHANGE_OF_NODES for name in self.parameters])
 
-    def _placed(self, at: Settings) -> Settings:
-        return at if self.node_size is None else at.on_nodes_of(self.node_size)
+    def placed(self, at: Settings) -> Settings:
+        """The settings on the nodes that the law supposes."""
+        if self.node_size is None or at.capacity == self.node_size:
+            return at
+        return at.on_nodes_of(self.node_size)
 
     def _named(self, draws: Array) -> Mapping[str, Array]:
-        values = np.exp(draws)
-        return {name: values[:, [index]] for index, name in enumerate(self.parameters)}
+        return dict(zip(self.parameters, np.exp(draws).T[:, :, None], strict=True))
 
     def _compute(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
         alone = named["compute"] * np.ones_like(at.workers)
         if self.typical_batch is not None and at.batch is not None:
             alone = named["compute"] * (at.batch / self.typical_batch + named["fixed"]) / (1 + named["fixed"])
-        parts = {"compute": alone, "slowest": alone * named["slowest"] * np.sqrt(2 * np.log(at.workers))}
+        parts = {"compute": alone, "slowest": alone * named["slowest"] * at.lag}
         if self.between is not None:
             parts["sharing"] = alone * named["sharing"] * np.log2(at.per_node)
         return parts
 
     def _exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
-        on_node = _grown(self.inside, at.per_node)
+        on_node = at.grown_inside[self.inside]
         latency = named["latency"] * (at.workers - 1)
         if self.between is None or at.nodes is None:
             return {"exchange": named["exchange"] * on_node, "latency": latency}
         several = at.nodes > 1
-        leaving = named["leaving"] + named["between"] * _grown(self.between, at.nodes)
+        leaving = named["leaving"] + named["between"] * at.grown_between[self.between]
         return {
             "inside": named["inside"] * on_node,
-            "uplink": named["uplink"] * _grown("tree", at.per_node) * _grown("ring", at.nodes),
+            "uplink": named["uplink"] * at.grown_inside["tree"] * at.grown_between["ring"],
             "between": np.where(several, leaving, 0.0),
             "latency": latency,
         }
@@ -188,10 +211,10 @@ def family(unit_seconds: float, typical_batch: float | None, counts: Array, *, k
     """All laws that are compared, each with and without hiding, for a table of these counts of workers."""
     kinds: list[tuple[Shape, Shape | None, int | None, float]]
     if knows_nodes:
-        kinds = [(i, b, None, INSIDE[i] * BETWEEN[b]) for i in INSIDE for b in BETWEEN]
+        kinds = [(i, b, None, here * there) for i, here in INSIDE.items() for b, there in BETWEEN.items()]
     else:
         sizes = [size for size in UNTOLD_SIZES if counts.min() <= size < counts.max()]
-        kinds = [(i, None, None, INSIDE[i] * (1 - UNTOLD * bool(sizes))) for i in INSIDE]
+        kinds = [(i, None, None, share * (1 - UNTOLD * bool(sizes))) for i, share in ANYWHERE.items()]
         kinds += [("ring", b, size, UNTOLD * BETWEEN[b] / len(sizes)) for b in BETWEEN for size in sizes]
     return tuple(
         Law(inside, between, overlaps, unit_seconds, typical_batch, size, share)
@@ -200,9 +223,9 @@ def family(unit_seconds: float, typical_batch: float | None, counts: Array, *, k
     )
 
 
-def _grown(shape: Shape, members: Array) -> Array:
-    if shape == "ring":
-        return (1 - 1 / members) / (1 - 1 / _MEMBERS)
-    if shape == "tree":
-        return np.asarray(np.log(members) / np.log(_MEMBERS))
-    return (members - 1) / (_MEMBERS - 1)
+def _grown(members: Array) -> dict[Shape, Array]:
+    return {
+        "ring": (1 - 1 / members) / (1 - 1 / _MEMBERS),
+        "tree": np.log(members) / np.log(_MEMBERS),
+        "gather": (members - 1) / (_MEMBERS - 1),
+    }

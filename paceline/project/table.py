@@ -14,6 +14,9 @@ _NOT_SAMPLES = ("word", "token")
 _IMPOSSIBLE = 1.05
 _REPEATS_APART = 0.25
 _FALLS = 0.8
+# Where sync_seconds are the whole step this much of it is taken to be left; where they typically leave less than this
+# much of what fewer workers compute, they hold hidden exchange too.
+_LEAST_LEFT, _LEFT_OF_COMPUTE = 0.01, 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,16 @@ class Table:
 
     unit: str | None
     warnings: tuple[str, ...]
+    sync_seconds: Array | None = None
+    """The part of the step spent synchronising, NaN in rows without it; None where it is not known or not believed."""
+
+    @property
+    def rest_seconds(self) -> Array | None:
+        """What synchronising leaves of a step, infinite where that is not known; compute takes no longer."""
+        if self.sync_seconds is None:
+            return None
+        rest = np.maximum(self.seconds - self.sync_seconds, _LEAST_LEFT * self.seconds)
+        return np.where(np.isnan(rest), np.inf, rest)
 
     @property
     def counts(self) -> Array:
@@ -53,6 +66,7 @@ class Table:
             self.yields,
             self.unit,
             self.warnings,
+            None if self.sync_seconds is None else self.sync_seconds[chosen],
         )
 
 
@@ -89,8 +103,9 @@ def from_series(name: str, series: Series) -> Table:
     at = settings_of(np.array([row.workers for row in rows], float), _nodes(rows, warnings), batch)
     seconds, is_step_time, yields = _seconds(name, series, rows, at)
     _warn(at, seconds, warnings)
+    sync = _sync(name, rows, at, seconds, warnings, is_step_time=is_step_time)
     unit = series.unit or ("samples/s" if yields is not None and at.batch is not None else None)
-    return Table(name, at, seconds, is_step_time, yields, unit, tuple(warnings))
+    return Table(name, at, seconds, is_step_time, yields, unit, tuple(warnings), sync)
 
 
 def settings_of(workers: Array, nodes: Array | None, batch: Array | None) -> Settings:
@@ -145,6 +160,43 @@ def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tu
     if yields is None and at.batch is not None:
         yields = 1.0
     return np.array(seconds, float), True, yields
+
+
+def _sync(
+    name: str, rows: Sequence[Row], at: Settings, seconds: Array, warnings: list[str], *, is_step_time: bool
+) -> Array | None:
+    """The part of the step spent synchronising, where it is one."""
+    sync = np.array([np.nan if row.sync_seconds is None else row.sync_seconds for row in rows])
+    if np.isnan(sync).all():
+        return None
+    if not is_step_time:
+        warnings.append("sync_seconds were not used, as the step's time is not known: give step_seconds or batch.")
+        return None
+    for row, part, whole in zip(rows, sync, seconds, strict=True):
+        if part > whole:
+            where = name if row.line is None else f"{name}, line {row.line}"
+            raise DataError(
+                f"{where}: sync_seconds {part:g} is more than the step's {whole:g} s: it must be a part of the step; "
+                "check its unit."
+            )
+    sync[at.workers == 1] = 0.0  # one worker has nobody to wait for
+    if _leaves_too_little(at, seconds, sync):
+        warnings.append(
+            "sync_seconds were not used: without them steps would take less than fewer workers compute, so they hold "
+            "what was hidden behind compute too."
+        )
+        return None
+    return sync
+
+
+def _leaves_too_little(at: Settings, seconds: Array, sync: Array) -> bool:
+    """Whether steps without it are shorter than those of the fewest workers at the same batch."""
+    told = ~np.isnan(sync)
+    rest, fewest = (seconds - sync)[told], (at.workers == at.workers.min())[told]
+    batch = np.zeros_like(rest) if at.batch is None else at.batch[told]
+    typical = {size: float(np.median(rest[fewest & (batch == size)])) for size in np.unique(batch[fewest])}
+    left = [rest[i] / typical[batch[i]] for i in np.flatnonzero(~fewest) if batch[i] in typical]
+    return bool(left) and float(np.median(left)) < _LEFT_OF_COMPUTE
 
 
 def _warn(at: Settings, seconds: Array, warnings: list[str]) -> None:

@@ -31,6 +31,9 @@ class Row:
     """Steps in `seconds`."""
 
     step_seconds: float | None = None
+    sync_seconds: float | None = None
+    """The part of a step spent synchronising."""
+
     seconds: float | None = None
     """Of `steps` where they are given, of the whole run otherwise."""
 

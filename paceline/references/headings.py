@@ -27,6 +27,7 @@ _FIELDS: dict[str, str] = {
     "speedup": r"speed ?ups?(?: ratio| factor)?|scalability|scaling factor",
     "efficiency": r"(?:scaling |parallel )?eff(?:iciency)?",
     "step_seconds": rf"step|{_STEP} (?:time|seconds)|(?:time|seconds) per {_STEP}",
+    "sync_seconds": r"sync|(?:sync|exchange) (?:time|seconds)",
     "seconds": r"(?:total |wall |training |run )?time|seconds|duration|elapsed",
     "steps": rf"{_COUNT}{_STEP}",
     "epochs": r"epochs?",

@@ -16,7 +16,8 @@ from paceline.units import parse_seconds
 _DELIMITERS = "\t;|,"
 _NOT_GIVEN = {"", "-", "–", "—", "n/a", "na", "none", "null", "nan", "?"}
 _WHOLE = ("workers", "devices", "workers_per_device", "nodes", "batch", "global_batch", "steps", "samples", "updates")
-_TIMES = ("seconds", "step_seconds")
+_TIMES = ("seconds", "step_seconds", "sync_seconds")
+_MAY_BE_ZERO = ("sync_seconds",)
 _SIGNED = ("loss", "val_loss")
 _COUNTS = ("workers", "devices")
 _FIGURES = ("throughput", "speedup", "efficiency", "step_seconds", "seconds", "loss", "val_loss")
@@ -144,13 +145,13 @@ def _value(cell: str, heading: Heading, where: str) -> Any:
     field = heading.field or ""
     if field in (*LABELS, "machine"):
         return cell
-    rule = {True: "a whole number above 0", False: "a number" if field in _SIGNED else "a number above 0"}
-    refusal = DataError(f"{where}: {heading.text} {cell!r} is not valid: it must be {rule[field in _WHOLE]}.")
+    refusal = DataError(f"{where}: {heading.text} {cell!r} is not valid: it must be {_rule(field)}.")
     try:
         value = _seconds(cell, heading) if field in _TIMES else _number(cell)
     except ValueError:
         raise refusal from None
-    if not math.isfinite(value) or (value <= 0 and field not in _SIGNED):
+    least_is_kept = value > 0 or field in _SIGNED or (value == 0 and field in _MAY_BE_ZERO)
+    if not (math.isfinite(value) and least_is_kept):
         raise refusal
     if field in _WHOLE:
         if value != int(value):
@@ -158,6 +159,12 @@ def _value(cell: str, heading: Heading, where: str) -> Any:
         return int(value)
     percent = heading.unit == "%" or cell.endswith("%")
     return value / 100 if field == "efficiency" and percent else value
+
+
+def _rule(field: str) -> str:
+    if field in _WHOLE:
+        return "a whole number above 0"
+    return "a number" + ("" if field in _SIGNED else " not below 0" if field in _MAY_BE_ZERO else " above 0")
 
 
 def _number(cell: str) -> float:

@@ -73,6 +73,7 @@ def test_hidden_rows_of_the_published_tables_are_projected_better_than_by_any_ba
     assert 0.7 <= coverage(one.in80 for one in checked) <= 0.9
     reports = [one.errors[OURS][0] for one in checked if one.case.source in ("seed-002", "seed-003")]
     assert max(reports) < 0.12
+    assert np.median(reports) < 0.04
     text = page(checked)
     assert f"| {OURS} | {ours.median:.1%} | {ours.mean:.1%} |" in text
     assert text.count("| seed-003 |") == 8
@@ -94,7 +95,24 @@ def test_tables_that_are_no_reference_are_projected_better_than_by_any_baseline(
         theirs = [summary(one.errors[name] for one in several) for name in NAMES]
         assert ours.median < min(other.median for other in theirs)
         assert ours.mean < min(other.mean for other in theirs)
-    assert 0.7 <= coverage(one.in80 for one in checked) <= 0.96
+    assert 0.7 <= coverage(one.in80 for one in checked) <= 0.9
+
+
+def test_the_floor_is_what_remains_when_each_place_is_moved_by_its_own_deviation() -> None:
+    known = table([1, 2, 4], [100, 200, 400], nodes=[1, 2, 4], batch=[1, 1, 1])
+    # Twice too slow on 8 workers, and 10 % of scatter from row to row.
+    hidden = table([8, 8, 8, 16], [400, 440, 360, 800], nodes=[8, 8, 8, 16], batch=[1, 1, 1, 1])
+    found = check(Case("s", "l", known, hidden, of_steps=False))
+    assert found.errors[OURS].min() > 0.5
+    assert found.floor == pytest.approx([0, 1 - 400 / 440, 400 / 360 - 1, 0], abs=1e-9)
+    assert "The floor" not in page([found])
+    of_steps = check(Case("s", "l", known, hidden, of_steps=True))
+    assert f"The floor, {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
+
+
+def test_without_several_rows_of_a_place_there_is_no_floor() -> None:
+    case = Case("s", "l", table([1, 2, 4], [100, 200, 400]), table([8, 16], [800, 1500]), of_steps=True)
+    assert check(case).floor is None
 
 
 def write_pollux(folder: Path) -> None:
@@ -107,7 +125,7 @@ def write_pollux(folder: Path) -> None:
         f"{'4' * m if n == 4 * m else '2' * m if n == 2 * m else '1' * m},{b},{t},0" for (n, m, b), t in seconds.items()
     ]
     (model / "placements.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *lines]))
-    (model / "scalability.csv").write_text("num_nodes,num_replicas,local_bsz,step_time,sync_time\n8,32,20,0.17,0\n")
+    (model / "scalability.csv").write_text("num_nodes,num_replicas,local_bsz,step_time,sync_time\n8,32,20,0.17,0.01\n")
 
 
 def test_placements_are_read_as_workers_on_nodes(tmp_path: Path) -> None:
@@ -116,6 +134,7 @@ def test_placements_are_read_as_workers_on_nodes(tmp_path: Path) -> None:
     assert sixteen.hidden.counts.tolist() == [32]
     assert four.known.at.nodes is not None
     assert set(zip(four.known.at.workers, four.known.at.nodes, strict=True)) == {(1, 1), (2, 1), (2, 2), (4, 2)}
+    assert sixteen.hidden.sync_seconds == pytest.approx([0.01])
     assert check(sixteen).errors[OURS].mean() < 0.05
 
 

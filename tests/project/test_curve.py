@@ -58,7 +58,9 @@ def test_what_limits_changes_from_compute_to_what_is_exchanged() -> None:
 def test_nodes_are_as_full_as_in_the_table_unless_given() -> None:
     points = NODES.curve([Point(64), Point(64, 64), Point(2)]).points
     assert [p.point.nodes for p in points] == [16, 64, 1]
-    assert points[1].throughput < points[0].throughput  # type: ignore[operator]
+    # Full nodes are as in the table; a worker on each never was measured, and may be dearer or spared its neighbours.
+    full, spread = (p.high80 / p.low80 for p in points[:2])  # type: ignore[operator]
+    assert spread - 1 > 2 * (full - 1)
     assert all(p.step_seconds is not None and p.point.batch == 32 for p in points)
 
 

@@ -62,6 +62,22 @@ def test_repeats_become_their_median_and_rows_of_one_place_count_less_each() -> 
     assert rows.weight[1] == rows.weight[2] < 1
 
 
+def test_compute_is_no_longer_than_what_synchronising_leaves() -> None:
+    # Without one worker alone, steps that hardly grow may be all compute, or mostly the exchange of a ring.
+    counts, seconds = np.array([8.0, 16, 32]), np.array([1.0, 1.01, 1.02])
+    silent, told = (fit(bare(counts), seconds, rest) for rest in (None, 0.3 * seconds))
+    parts = [posterior.composition(bare(np.array([8.0])))["compute"][0] for posterior in (silent, told)]
+    assert parts[0] > 0.7
+    assert parts[1] < 0.5
+
+
+def test_a_bound_that_is_not_known_changes_nothing() -> None:
+    seconds = 1 + 0.3 * (COUNTS - 1) / COUNTS
+    asked = bare(np.array([64.0]))
+    without, unknown = (fit(bare(COUNTS), seconds, rest) for rest in (None, np.full(5, np.inf)))
+    assert unknown.log_seconds(asked) == pytest.approx(without.log_seconds(asked))
+
+
 def test_the_parts_of_a_step_add_up() -> None:
     posterior = fit(bare(COUNTS), 1 + 0.05 * (COUNTS - 1))
     shares = posterior.composition(bare(np.array([1.0, 64])))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,48 @@ def test_one_worker_is_on_one_node_and_nodes_that_are_partly_missing_are_not_use
 def test_a_table_that_says_too_little_is_refused_with_a_remedy(rows: tuple[Row, ...], words: str) -> None:
     with pytest.raises(DataError, match=words):
         from_series("t", series(*rows))
+
+
+SYNCED = tuple(
+    Row(workers=n, nodes=n, batch=b, step_seconds=b / 100 + 0.1 * (n > 1), sync_seconds=0.1 * (n > 1))
+    for n in (1, 2, 4)
+    for b in (10, 20)
+)
+
+
+def test_what_synchronising_leaves_of_a_step_is_known_where_it_is_told() -> None:
+    table = from_series("t", series(*SYNCED[:-1], replace(SYNCED[-1], sync_seconds=None)))
+    rest = table.rest_seconds
+    assert rest is not None
+    assert rest.tolist() == pytest.approx([0.1, 0.2, 0.1, 0.2, 0.1, np.inf])
+    assert table.where(table.at.workers == 2).sync_seconds == pytest.approx([0.1, 0.1])
+
+
+def test_synchronising_longer_than_the_step_is_refused_with_the_line() -> None:
+    rows = (*SYNCED, Row(workers=8, nodes=8, batch=10, step_seconds=0.2, sync_seconds=200, line=9))
+    with pytest.raises(DataError, match=r"t, line 9: sync_seconds 200 is more than the step's 0\.2 s: .* its unit"):
+        from_series("t", series(*rows))
+
+
+def test_what_one_worker_is_said_to_wait_is_not_believed() -> None:
+    table = from_series("t", series(replace(SYNCED[0], sync_seconds=0.09), *SYNCED[1:]))
+    assert table.sync_seconds is not None
+    assert table.sync_seconds[0] == 0
+
+
+@pytest.mark.parametrize("share", [0.99, 0.7])
+def test_synchronising_that_leaves_less_than_the_compute_is_not_used_and_that_is_told(share: float) -> None:
+    rows = tuple(replace(row, sync_seconds=share * (row.step_seconds or 0)) for row in SYNCED)
+    table = from_series("t", series(*rows))
+    assert table.rest_seconds is None
+    assert any("sync_seconds were not used" in warning for warning in table.warnings)
+
+
+def test_synchronising_is_not_used_where_the_time_of_a_step_is_not_known() -> None:
+    rows = (Row(workers=1, throughput=10), Row(workers=2, throughput=19, sync_seconds=0.01))
+    table = from_series("t", series(*rows))
+    assert table.rest_seconds is None
+    assert any("give step_seconds or batch" in warning for warning in table.warnings)
 
 
 def test_what_cannot_be_is_told() -> None:

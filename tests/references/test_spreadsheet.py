@@ -46,6 +46,8 @@ def rows(folder: Path, text: str) -> tuple[Row, ...]:
         ("step time (ms)", "step_seconds", "ms"),
         ("step_ms", "step_seconds", "ms"),
         ("step_seconds", "step_seconds", None),
+        ("sync_seconds", "sync_seconds", None),
+        ("sync time (ms)", "sync_seconds", "ms"),
         ("Total time (min)", "seconds", "m"),
         ("batch size per GPU", "batch", None),
         ("global batch", "global_batch", None),
@@ -59,6 +61,13 @@ def rows(folder: Path, text: str) -> tuple[Row, ...]:
 def test_a_heading_is_understood_with_its_unit(heading: str, field: str | None, unit: str | None) -> None:
     understood = read_heading(heading)
     assert (understood.field, understood.unit) == (field, unit)
+
+
+def test_nothing_to_synchronise_is_a_figure_and_less_than_nothing_is_refused(tmp_path: Path) -> None:
+    alone, two = rows(tmp_path, "workers,step_seconds,sync (ms)\n1,0.2,0\n2,0.3,95\n")
+    assert (alone.sync_seconds, two.sync_seconds) == (0, 0.095)
+    with pytest.raises(DataError, match=r"line 2: sync_seconds '-1' is not valid: it must be a number not below 0"):
+        rows(tmp_path, "workers,step_seconds,sync_seconds\n1,0.2,-1\n")
 
 
 def test_figures_are_read_in_the_ways_people_write_them(tmp_path: Path) -> None:
