@@ -1,7 +1,7 @@
 """How well one- and two-worker runs in a testbed foretell the runs of more workers: a study, and what it measured.
 
-    sudo paceline testbed --nodes 3 --bandwidth 100Mbps -- study studies/testbed-projection.toml
-    python benchmarks/testbed.py runs/testbed-projection
+sudo paceline testbed --nodes 3 --bandwidth 100Mbps -- study studies/testbed-projection.toml
+python benchmarks/testbed.py runs/testbed-projection
 """
 
 import argparse

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paceline.devices import cpu, cuda
 from paceline.errors import DataError
+from paceline.references.published import known_devices
 from paceline.testbed import tools
 
 _GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
@@ -67,6 +68,7 @@ def _testbed() -> Iterator[tuple[str, bool, str]]:
         why is None,
         why or "`paceline testbed`: several hosts on this machine, with links of a chosen rate",
     )
+    yield "emulated devices", True, f"--device emulated:NAME, of published rates: {', '.join(known_devices())}"
     if why is None:
         delay = tools.can_delay()
         missing = "this kernel has no netem: bandwidths can be chosen, latencies cannot"

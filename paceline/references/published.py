@@ -33,8 +33,12 @@ def rate_of(device: str, workload: str) -> Published:
     if found:
         known = ", ".join(dict.fromkeys(entry.workload for entry in found))
         raise SpecError(f"No rate of {workload} on {device} is published: there are {known}. Or {remedy}.")
-    names = ", ".join(dict.fromkeys(name for e in _published() for name in (e.device, e.machine) if name))
-    raise SpecError(f"emulated:{device} is not known. Published: {names}. Or {remedy}.")
+    raise SpecError(f"emulated:{device} is not known. Published: {', '.join(known_devices())}. Or {remedy}.")
+
+
+def known_devices() -> list[str]:
+    """Names that have a rate for some workload: of devices, and of machines."""
+    return list(dict.fromkeys(name for entry in _published() for name in (entry.device, entry.machine) if name))
 
 
 def _published() -> Iterator[Published]:

@@ -67,6 +67,41 @@ def test_the_work_of_an_exchange_is_found_in_the_step_it_lengthens(tmp_path: Pat
     assert found.pass_seconds_per_byte == pytest.approx(host.pass_seconds_per_byte, rel=1e-6)
 
 
+def on_links(folder: Path, share: float, strategy: str, rate: float = 1e8) -> Record:
+    """A run of two workers on two nodes whose exchange used this share of links of so many bits a second."""
+    truth = profile_of([made(folder / "truth", alone())])
+    network, layout = Network(between=Link(share * rate / 8, 1e-4)), Layout.even(2, 2)
+    step = simulate(truth, Setting(traffic=catalogue.resolve(strategy), layout=layout, network=network))
+    phases = {**USUAL, "backward": step.backward_seconds, "exchange": step.exchange_seconds}
+    ways = {f"{way}_bits_per_second": rate for way in ("asked", "sent", "received")}
+    links = {"asked": "100Mbps", "nodes": [{"node": n, "latency_seconds": 1e-4, **ways} for n in (0, 1)]}
+    record = made(folder / "two", Situation(phases=phases, spec={"strategy": strategy}, record={"network": links}))
+    workers = [{**worker, "node": rank} for rank, worker in enumerate(record.per_worker)]
+    return replace(record, per_worker=workers)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce:bucket=500KB", "allreduce:overlap=off", "ps:place=shared"])
+def test_links_that_were_measured_are_taken_with_the_share_that_the_exchange_used(
+    tmp_path: Path, strategy: str
+) -> None:
+    records = [made(tmp_path, alone()), on_links(tmp_path / "run-of", 0.8, strategy)]
+    measured = Measured.of_records(records)
+    assert measured.network is not None
+    assert measured.network.between.bytes_per_second == pytest.approx(0.8 * 1e8 / 8, rel=1e-3)
+    assert at(measured, 2).step_seconds == pytest.approx(records[1].step_seconds, rel=1e-3)
+    twelve = at(measured, 12)
+    assert twelve.point.nodes == 12  # as many workers to a node as were measured
+    assert twelve.step_seconds is not None
+    assert twelve.step_seconds > records[1].step_seconds
+
+
+def test_an_exchange_that_was_hidden_says_nothing_about_the_links(tmp_path: Path) -> None:
+    records = [made(tmp_path, alone()), on_links(tmp_path / "run-of", 0.5, "allreduce:bucket=500KB", rate=1e12)]
+    network = fit_network(records)
+    assert network is not None
+    assert network.between.bytes_per_second == pytest.approx(0.92 * 1e12 / 8)
+
+
 def test_other_settings_follow_from_one_record(tmp_path: Path) -> None:
     host = Host(pass_seconds_per_byte=1e-9, message_seconds=MESSAGE_SECONDS)
     alone_too = made(tmp_path, alone())

@@ -63,7 +63,7 @@ def test_the_five_reports_and_the_tables_for_projections_are_there() -> None:
     assert counts["seed-001"] == 4
     assert counts["seed-002"] == 5 * 8
     assert counts["seed-003"] == 2 * 4 * 4
-    assert counts["seed-004"] == 3 * (4 + 2)
+    assert counts["seed-004"] == 3 * (4 + 2 + 1)
     assert counts["dgx1-p100"] == counts["gce-k80"] == 5 * 4
 
 

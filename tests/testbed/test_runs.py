@@ -70,6 +70,26 @@ def test_workers_of_one_node_are_neighbours_and_the_rest_of_a_testbed_may_be_idl
     assert (alone.spec["nodes"], alone.spec["network"], alone.network) == (1, None, None)
 
 
+def test_slow_motion_slows_devices_and_links_alike_and_figures_are_divided_back(
+    two_nodes: hosts.Testbed, tmp_path: Path
+) -> None:
+    sized = {
+        "workload": "resnet18:image=32,samples=8,parameters=1000000,tensors=4",
+        "batch": 8,
+        "workers_per_device": 1,
+    }
+    settings = {"device": "emulated:rate=40", "strategy": "allreduce:overlap=off", "steps": 5, **sized}
+    for slow_motion in (1.0, 2.0):
+        record = run(two_nodes, tmp_path / str(slow_motion), slow_motion=slow_motion, **settings)
+        assert record.network is not None
+        rates = [link["sent_bits_per_second"] for link in record.network["nodes"]]
+        assert rates == pytest.approx([200e6, 200e6], rel=0.1)
+        assert [link["asked_bits_per_second"] for link in record.network["nodes"]] == [200e6, 200e6]
+        at_least = 0.2 + 8 * 4e6 / 200e6  # a step of the device, and 4 MB each way
+        assert at_least < record.step_seconds < 1.5 * at_least
+        assert record.wall_seconds["training"] > 5 * at_least * slow_motion
+
+
 def test_a_worker_that_is_lost_on_another_node_is_named(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
     with pytest.raises(WorkerLost, match="Worker 1 was killed by SIGKILL"):
         run(two_nodes, tmp_path, workload="faulty:faulty:kind=kill,rank=1,step=3", strategy="ps", steps=100_000)
