@@ -63,7 +63,10 @@ def parse_network(text: str) -> Network:
     for item in (item.strip() for item in text.split(",")):
         key, equals, value = item.partition("=")
         if not equals:
-            require(every is None, f"{text!r} gives two bandwidths for all nodes: keep one.")
+            require(
+                every is None,
+                f"{text!r} gives two bandwidths for all nodes: keep one. Of a study give each network by itself.",
+            )
             every = _bandwidth(item)
         elif key == "latency":
             require(latency is None, f"{text!r} gives two latencies: keep one.")

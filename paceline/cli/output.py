@@ -60,7 +60,9 @@ def print_summary(record: Record, folder: Path) -> None:
         f"{_count(record.devices, 'device')} · batch {spec['batch']} per worker, {learning['global_batch']} in all"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
-    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}")
+    limit = host_was_limit([record])
+    marked = " (host-limited)" if limit else ""
+    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}{marked}")
     way = ", counted beforehand" if spec["timing"] != "detected" else ""
     facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
@@ -80,7 +82,7 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
-    for text in filter(None, (*record.failures, host_was_limit([record]), *record.warnings)):
+    for text in filter(None, (*record.failures, limit, *record.warnings)):
         console.print(f"[yellow]note:[/yellow] {text}")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.errors import SpecError
 from paceline.spec import RunSpec
 from paceline.units import human_bytes, human_seconds, parse_seconds
 
@@ -37,11 +38,14 @@ def profile(
     """Capture a device profile: how long forward, backward and update take, and when each gradient is ready."""
     # Imported here, so that --help answers at once.
     from paceline.cli.progress import make_display
+    from paceline.devices.emulated import is_emulated
     from paceline.engines.local import LocalEngine
     from paceline.engines.plan import plan
     from paceline.measure import sidecar
     from paceline.measure.profile import Profile
 
+    if is_emulated(device):
+        raise SpecError(f"--device {device}: a profile is of a device that computes. Use auto, cpu or cuda.")
     planned = plan(
         RunSpec(
             workload=workload,

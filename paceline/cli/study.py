@@ -77,7 +77,7 @@ def study(
     columns: Annotated[Texts, typer.Option(help="More columns: val_loss,time,utilisation,sent, a metric …")] = None,
     per_epoch: Annotated[bool | None, typer.Option("--per-epoch", help="A second table, epoch by epoch.")] = None,
     out: Annotated[Path | None, typer.Option(help="The study's folder (default: runs/NAME).")] = None,
-    full: Annotated[bool, typer.Option("--full", help="The sizes of the file's [full] table.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The sizes of the file's \\[full] table.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and the expected time.")] = False,
     skip_impossible: Annotated[
         bool, typer.Option("--skip-impossible", help="Leave out what cannot run here; the table says so.")
@@ -101,7 +101,7 @@ def study(
         return
     grid = _grid(asked, engine.site)
     store = Store(out if out is not None else _default_folder(asked, full=full))
-    store.check(grid)
+    _check_folder(store, grid, skip=skip_impossible)
     contents = store.read(grid.in_turns())
     if dry_run:
         _print_grid(grid, contents, as_json=json)
@@ -199,6 +199,15 @@ def _grid_as_json(
     """What `--dry-run --json` prints; null is what was not looked at."""
     told = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": seconds, **more}
     return jsons.dumps(told, indent=2)
+
+
+def _check_folder(store: "Store", grid: "Grid", *, skip: bool) -> None:
+    """Refuse a folder with another study; where runs cannot be planned here, what is missing for them is the reason."""
+    try:
+        store.check(grid)
+    except OutputError:
+        _refuse_impossible(grid, skip=skip)
+        raise
 
 
 def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:

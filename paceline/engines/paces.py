@@ -42,11 +42,12 @@ def _rate(name: str) -> Rate:
     except ValueError:
         raise SpecError(f"emulated:{name} is not valid: {text!r} is not a number of units a second.") from None
     require(0 < rate < float("inf"), f"emulated:{name} is not valid: a rate must be above 0 and finite.")
-    return Rate(device=name, units_per_second=rate, batch=None, source="a rate given by hand")
+    return Rate(device=name, units_per_second=rate, batch=None, source=f"{rate:g} units a second, given by hand")
 
 
 def _profiled(name: str, spec: RunSpec) -> Profiled:
     profile = Profile.load(Path(name))
+    batch = f" --batch {spec.batch}" if spec.batch is not None else ""
     for what, profiled, asked in (
         ("workload", profile.spec, spec.workload),
         ("precision", profile.precision, spec.precision),
@@ -54,7 +55,7 @@ def _profiled(name: str, spec: RunSpec) -> Profiled:
         require(
             profiled == asked,
             f"emulated:{name} is a profile of {what} {profiled}, and this run has {asked}: make one with `paceline "
-            f"profile {spec.workload} --precision {spec.precision}`.",
+            f"profile {spec.workload} --precision {spec.precision}{batch}`.",
         )
     return Profiled(
         device=name,

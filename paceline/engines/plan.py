@@ -27,6 +27,7 @@ DEFAULT_WARMUP = 100
 
 _ONE_NODE = Site()
 _DEFAULT_FEED = "dataset"
+_STAND_IN = "parameters="
 _EMULATED_FEED = "synthetic:at=device"
 """Emulated devices wait for no input: one batch, made once, tells how much work a step is."""
 
@@ -47,7 +48,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
     emulated = is_emulated(spec.device)
-    _refuse_what_needs_numbers(spec) if emulated else _refuse_slow_motion(spec)
+    _refuse_what_needs_numbers(spec) if emulated else _refuse_what_needs_emulation(spec)
     feed = feeds.check(_EMULATED_FEED if emulated and spec.feed == _DEFAULT_FEED else spec.feed)
     endless = feed.startswith("synthetic")
     resolved = dataclasses.replace(
@@ -98,11 +99,18 @@ def _refuse_what_needs_numbers(spec: RunSpec) -> None:
         )
     if spec.epochs is not None:
         raise SpecError("--epochs makes no sense where devices are emulated: they read no data. Use --steps.")
+    if spec.checkpoint_every is not None or spec.resume is not None:
+        raise SpecError("Checkpoints make no sense where devices are emulated: nothing is learned that could be kept.")
     if spec.validate not in (None, "off"):
         raise SpecError(f"--validate {spec.validate} makes no sense where devices are emulated: nothing is learned.")
 
 
-def _refuse_slow_motion(spec: RunSpec) -> None:
+def _refuse_what_needs_emulation(spec: RunSpec) -> None:
+    if _STAND_IN in spec.workload:
+        raise SpecError(
+            f"{spec.workload} is a stand-in that only has a model's size: nothing can be computed with it. Add "
+            "--device emulated:…."
+        )
     if spec.slow_motion != 1:
         raise SpecError(
             f"--slow-motion {spec.slow_motion:g} needs emulated devices, which can be slowed: add --device emulated:…."

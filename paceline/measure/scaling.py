@@ -1,7 +1,7 @@
 """Speed-up and efficiency of settings against one worker, and whether one setting is faster than another."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -133,7 +133,7 @@ def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 def _baseline(
     setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 ) -> tuple[Setting | None, Scaling | None, list[str]]:
-    """Of several the one with most turns in common, then the fastest, so that nothing is flattered."""
+    """Of several the nearest, then the fastest, so that nothing is flattered."""
     run, elsewhere = setting[0], []
     workers = run.spec["workers"]
     turns = {turn_of(record) for record in setting}
@@ -142,13 +142,19 @@ def _baseline(
         alike = [b for b in alone if b[0].spec["batch"] == batch and _is_alike(b[0], run)]
         here = [b for b in alike if not any(_unlike(b[0], run))]
         if here:
-            best = max(here, key=lambda b: (b is setting, len(turns & {turn_of(r) for r in b}), rate_over(b).value))
+            best = max(here, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))
             return best, scaling if workers > 1 else None, []
         elsewhere += alike
     if not elsewhere:
         return None, None, []
     why = "; ".join(_unlike(elsewhere[0][0], run))
     return None, None, [f"Not compared with the one-worker run: {why}."]
+
+
+def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, int]:
+    """In equally slow motion, and with most turns in common."""
+    alike = baseline[0].spec.get("slow_motion") == run.spec.get("slow_motion")
+    return alike, len(turns & {turn_of(record) for record in baseline})
 
 
 def _is_alone(record: Record) -> bool:

@@ -1,11 +1,12 @@
 """From a table or from records to the answer: which rows or runs are meant, and whether laws or a simulation tell."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from paceline.errors import SpecError
 from paceline.measure.ratios import rate_over
+from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import Curve, Point
 from paceline.project.forecast import forecast
 from paceline.project.table import from_series, one_series
@@ -95,8 +96,9 @@ class Runs:
         found = None
         if self._laws_tell(points, question):
             found = of_table(self.table, None, points).curve
+        found = found or curve(self.simulated, points, question, progress)
         return Answer(
-            curve=found or curve(self.simulated, points, question, progress),
+            curve=replace(found, warnings=(*found.warnings, *self._limits())),
             subject=question.strategy or self.strategy,
             unit=self.records[0].throughput["unit"],
             measured=tuple((row.workers, row.throughput) for row in self.rows if row.workers and row.throughput),
@@ -106,6 +108,16 @@ class Runs:
     def break_even(self, point: Point, question: Question, other: str) -> BreakEven:
         """The bandwidth between nodes at which another strategy is as fast as the one asked about."""
         return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
+
+    def _limits(self) -> Iterator[str]:
+        """What these runs were held up by, or differed in, that is not theirs."""
+        rows = scaling_rows(self.records)
+        if any(row.throughput.host_limited for row in rows):
+            yield "Of some of these runs the host was the limit, not the devices it emulated: measure in slower motion."
+        most = max(self.records, key=lambda record: int(record.spec["workers"]))
+        if most.network is not None:
+            nodes = len(most.network["nodes"])
+            yield f"Measured on {nodes} nodes with {most.network['asked']}; any further ones are taken to be like them."
 
     def _laws_tell(self, points: Sequence[Point], question: Question) -> bool:
         """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
@@ -124,8 +136,10 @@ class Runs:
 
 def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
     """Those of a series, with one worker alone; without a name, all, if they may stand beside one another."""
-    kinds = {_kind(r) for r in records if series in (None, _label(r))}
-    if len(kinds) != 1:
+    asked = [r for r in records if series in (None, _label(r))]
+    kinds = {_kind(r) for r in asked}
+    networks = {r.spec.get("network") for r in asked} - {None}  # one node has none, and goes with any
+    if len(kinds) != 1 or len(networks) > 1:
         what = (
             f"--series {series!r} is not among the records" if series is not None else "The records are of many kinds"
         )
@@ -137,12 +151,14 @@ def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
 
 def _kind(record: Record) -> tuple[str, ...]:
     """What runs that are projected together share."""
-    return tuple(str(record.spec[name]) for name in ("workload", "feed", "precision"))
+    return tuple(str(record.spec[name]) for name in ("workload", "feed", "precision", "device"))
 
 
 def _label(record: Record) -> str:
-    workload, feed, precision = _kind(record)
-    return " ".join((workload, record.spec["strategy"], feed, *([precision] if precision != "fp32" else [])))
+    workload, feed, precision, device = _kind(record)
+    unusual = [text for text in (precision, device) if text not in ("fp32", "cpu", "cuda")]
+    network = record.spec.get("network")
+    return " ".join((workload, record.spec["strategy"], feed, *unusual, *([network] if network else [])))
 
 
 def _is_alone(record: Record) -> bool:

@@ -54,8 +54,13 @@ def _rivals(results: Results, best: Result) -> Iterator[Result]:
     """Settings that could be chosen in its place: the same model trained together by as many workers."""
     for row in results.of_panel(best.panel):
         alike = row.workers == best.workers and row.record.spec["strategy"] != "independent"
-        if alike and row is not best and row.source is best.source:
+        if alike and row is not best and row.source is best.source and not _same_but_slower(row, best):
             yield row
+
+
+def _same_but_slower(row: Result, best: Result) -> bool:
+    """Whether they differ in nothing but how slow the motion was: a means of measuring, no choice."""
+    return {**row.settings, "slow_motion": None} == {**best.settings, "slow_motion": None}
 
 
 def _second(best: Result) -> str:

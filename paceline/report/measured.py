@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from paceline.explain.words import count
 from paceline.record import Record
+from paceline.report.fields import networks_of
 from paceline.report.headline import explanation
 from paceline.report.results import Results
 from paceline.report.section import Section
@@ -42,6 +43,7 @@ def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, st
     yield "repeats of a setting", _range([len(row.runs) for row in results.rows])
     yield "steps timed in a run", _range([r.steps_timed for r in records])
     yield "steps of warm-up, not counted", _range([r.warmup_steps for r in records])
+    yield from _emulated(records)
     timed = sorted(r.seconds_timed for r in records)
     yield "time timed in a run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
     for name in ("host", "system", "processor", "cores", "device_kind", "backend", "threads_per_worker", "git"):
@@ -49,6 +51,26 @@ def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, st
     versions = dict.fromkeys(name for r in records for name in r.environment.get("versions") or {})
     for name in versions:
         yield f"version of {name}", _each((r.environment.get("versions") or {}).get(name) for r in records)
+
+
+def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """Nodes, the links between them and devices that were not this machine's, where there were any."""
+    linked = [r for r in records if r.network is not None]
+    if linked:
+        yield "nodes", _each(sorted({len(r.network["nodes"]) for r in linked if r.network is not None}))
+        for asked in networks_of(linked):
+            yield f"links of {asked}, measured", _links([r for r in linked if networks_of([r]) == [asked]])
+    emulated = [r.emulation for r in records if r.emulation is not None]
+    if emulated:
+        yield "emulated devices", _each(d["source"] for e in emulated for d in e["devices"])
+        yield "slow motion", _each(f"{e['slow_motion']:g}" for e in emulated)
+
+
+def _links(records: Sequence[Record]) -> str:
+    links = [link for r in records if r.network is not None for link in r.network["nodes"]]
+    rates = [link[way] / 1e6 for link in links for way in ("sent_bits_per_second", "received_bits_per_second")]
+    latencies = [link["latency_seconds"] for link in links]
+    return f"{min(rates):,.4g} to {max(rates):,.4g} Mbit/s, latency up to {human_seconds(max(latencies))}"
 
 
 def _each(values: Iterable[object]) -> str:

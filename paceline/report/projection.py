@@ -44,7 +44,7 @@ _LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dashed: idea
 
 def projection(results: Results) -> Section | None:
     """A curve for the fastest setting's line and a few others; None where no line has two counts of workers."""
-    lines = list(dict.fromkeys(line for line in (fastest(results.rows).line, *shown_first(results))))
+    lines = _in_order(results)
     told: list[str] = []
     drawn: list[tuple[str, Answer]] = []
     for line in lines:
@@ -69,6 +69,15 @@ def projection(results: Results) -> Section | None:
         charts=charted,
         tables=(_table(drawn),),
     )
+
+
+def _in_order(results: Results) -> list[str]:
+    """The fastest setting's line first, then one of every other network, then those shown at first."""
+    networks: dict[object, str] = {}
+    for row in sorted(results.rows, key=lambda row: row.workers, reverse=True):
+        networks.setdefault(row.record.spec.get("network"), row.line)
+    linked = [line for network, line in networks.items() if network is not None]
+    return list(dict.fromkeys((fastest(results.rows).line, *linked, *shown_first(results))))
 
 
 def chart(answer: Answer) -> Chart:

@@ -218,7 +218,8 @@ def conditions(here: Sequence[Result]) -> str:
 def _best_title(here: Sequence[Result], panel: str, results: Results) -> str:
     """The finding: what the fastest setting reaches."""
     best = fastest(here)
-    told = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}"
+    marked = " (host-limited)" if best.scaling.throughput.host_limited else ""
+    told = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}{marked}"
     if best.scaling.efficiency is not None and best.workers > 1:
         told += f", {best.scaling.efficiency.value * 100:.0f} % of ideal"
     return _titled(told, panel, results)

@@ -41,9 +41,10 @@ def fastest(rows: Sequence[Result]) -> Result:
     return max(together or rows, key=_speed)
 
 
-def _speed(result: Result) -> tuple[float, float]:
-    """Speed-up first: rates of different models are in different units."""
-    return result.scaling.speedup.value if result.scaling.speedup else 0.0, result.scaling.throughput.value
+def _speed(result: Result) -> tuple[bool, float, float]:
+    """What the host held up last; then speed-up first, as rates of different models are in different units."""
+    throughput, speedup = result.scaling.throughput, result.scaling.speedup
+    return not throughput.host_limited, speedup.value if speedup else 0.0, throughput.value
 
 
 def _lines(results: Results, chosen: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -34,7 +34,17 @@ _ALONE = {
 }
 _ONE_NODE = Site()
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunSpec)}
-_SHARED = ("workload", "feed", "batch", "precision", "accumulate", "cores_per_device", "device", "timing")
+_SHARED = (
+    "workload",
+    "feed",
+    "batch",
+    "precision",
+    "accumulate",
+    "cores_per_device",
+    "device",
+    "timing",
+    "slow_motion",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,8 @@ class _Ear(NoDisplay):
 
 def _kind(spec: RunSpec) -> tuple[object, ...]:
     """Runs whose steps differ by no more than batch and workers."""
-    return spec.workload, spec.feed, spec.precision, spec.accumulate, spec.cores_per_device, spec.device, spec.epochs
+    more = (spec.device, spec.slow_motion, spec.epochs)
+    return spec.workload, spec.feed, spec.precision, spec.accumulate, spec.cores_per_device, *more
 
 
 def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) -> dict[tuple[object, ...], Probe]:
@@ -65,6 +66,8 @@ def _one(spec: RunSpec, engine: Engine) -> Probe:
         workers=1,
         workers_per_device=1,
         strategy="independent",
+        nodes=1,
+        network=None,
         seconds=_PROBE_SECONDS,
         until_percent=_NEVER_NARROW_PERCENT,
         timing="detected",

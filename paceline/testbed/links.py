@@ -20,6 +20,7 @@ _FRAME_BYTES = 1514  # Ethernet's header and 1500 bytes
 _LEAST_BURST_BYTES = 2 * _FRAME_BYTES
 _QUEUE_SECONDS = 0.05  # a switch's buffer
 _LEAST_QUEUE_BYTES = 2**18
+_MOST_QUEUE_BYTES = 2**30  # more than a machine fills in 50 ms, and less than tc's 32 bits
 _QUEUED_PACKETS = 100_000
 
 TOLERANCE = 0.03
@@ -40,7 +41,7 @@ _RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
 def shape(host: Host, switch: Host, bits_per_second: float, latency: float | None) -> None:
     """Give a host's link a rate, and what leaves the host a delay."""
     burst = max(bits_per_second / 8 * _BURST_SECONDS, _LEAST_BURST_BYTES)
-    queue = max(bits_per_second / 8 * _QUEUE_SECONDS, _LEAST_QUEUE_BYTES, 2 * burst)
+    queue = min(max(bits_per_second / 8 * _QUEUE_SECONDS, _LEAST_QUEUE_BYTES, 2 * burst), _MOST_QUEUE_BYTES)
     rate = f"tbf rate {bits_per_second:.0f}bit burst {burst:.0f} limit {queue:.0f}"
     # Inside the shaper packets wait for their turn on the link, and before it as long as they are to be delayed.
     waiting = f"handle 10: bfifo limit {queue:.0f}"

@@ -89,13 +89,13 @@ class EmulatedModel(nn.Module):
 
     def forward(self, tensors: BatchTensors) -> Tensor:
         """A loss of 0 on which every trained parameter has an influence."""
-        work = self._timing.work(tensors)
+        begun, work = time.perf_counter(), self._timing.work(tensors)
         self.asked_seconds += work * (self._timing.forward_seconds + self._timing.backward_seconds)
-        _sleep_until(time.perf_counter() + work * self._timing.forward_seconds - self._overtime())
         self._backward.begun = None
         signal = torch.zeros(())
         for share, parameter in self._order:
             signal = _Influence.apply(signal, parameter, share * work * self._timing.backward_seconds, self._backward)  # type: ignore[no-untyped-call]
+        _sleep_until(begun + work * self._timing.forward_seconds - self._overtime())
         return signal
 
     def seconds_per_step(self, steps: int) -> float:

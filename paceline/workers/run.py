@@ -179,7 +179,7 @@ def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
             "tensors": len(model_parameters),
             "gradient_bytes": sum(p.nbytes for p in trained.values()),
             "unit": parts.workload.unit,
-            "data": {"source": parts.data.source, "generated": parts.data.generated},
+            "data": _about_data(parts),
             "not_trained": parts.unreached,
         },
         "device_seconds_per_step": parts.module.seconds_per_step(steps)
@@ -195,6 +195,12 @@ def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
         "strategy_report": parts.replica.report(),
         "versions": {"torch": torch.__version__, "python": sys.version.split()[0], "numpy": np.__version__},
     }
+
+
+def _about_data(parts: Parts) -> dict[str, Any]:
+    if isinstance(parts.module, EmulatedModel):
+        return {"source": "none: devices are emulated", "generated": True}
+    return {"source": parts.data.source, "generated": parts.data.generated}
 
 
 def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
