@@ -11,6 +11,7 @@ from paceline.spec import RunSpec
 from paceline.units import human_bytes, human_seconds, parse_seconds
 
 if TYPE_CHECKING:
+    from paceline.engines.plan import Plan
     from paceline.measure.profile import Profile
 
 _EXAMPLES = """
@@ -37,12 +38,8 @@ def profile(
 ) -> None:
     """Capture a device profile: how long forward, backward and update take, and when each gradient is ready."""
     # Imported here, so that --help answers at once.
-    from paceline.cli.progress import make_display
     from paceline.devices.emulated import is_emulated
-    from paceline.engines.local import LocalEngine
     from paceline.engines.plan import plan
-    from paceline.measure import sidecar
-    from paceline.measure.profile import Profile
 
     if is_emulated(device):
         raise SpecError(f"--device {device}: a profile is of a device that computes. Use auto, cpu or cuda.")
@@ -60,17 +57,26 @@ def profile(
             seconds=parse_seconds(seconds),
         )
     )
-    with tempfile.TemporaryDirectory(prefix="paceline-profile-") as folder:
-        with make_display(planned) as display:
-            record = LocalEngine().run(planned, Path(folder), display)
-        (worker,) = sidecar.load(Path(folder))
-    found = Profile.of(record, worker)
+    found = _measured(planned)
     path = out or _default(found)
     found.save(path)
     _print(found, path)
 
 
 profile.__doc__ = f"{profile.__doc__}\n{_EXAMPLES}"
+
+
+def _measured(planned: "Plan") -> "Profile":
+    from paceline.cli.progress import make_display
+    from paceline.engines.local import LocalEngine
+    from paceline.measure import sidecar
+    from paceline.measure.profile import Profile
+
+    with tempfile.TemporaryDirectory(prefix="paceline-profile-") as folder:
+        with make_display(planned) as display:
+            record = LocalEngine().run(planned, Path(folder), display)
+        (worker,) = sidecar.load(Path(folder))
+    return Profile.of(record, worker)
 
 
 def _default(found: "Profile") -> Path:

@@ -41,6 +41,7 @@ def collect(
     first = reports[0]
     workers = worker_rows(plan, summary, series, reports)
     phases = {name: float(np.mean([w["phases"][name] for w in workers])) for name in workers[0]["phases"]}
+    overlap = _overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"])
     record = Record(
         spec=first["spec"],
         workload=first["workload"],
@@ -56,14 +57,14 @@ def collect(
         servers=server_rows(plan, first["strategy_report"].pop("server_utilisation_percent", None)),
         utilisation=device_rows(plan, workers, reports),
         phases=phases,
-        overlap=_overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"]),
+        overlap=overlap,
         buckets=buckets_of(series, summary.timed),
         gradients=gradients_of(series, summary.timed, first["gradients"]),
         learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
         network=network,
-        emulation=_emulation(plan, reports, workers, network),
+        emulation=_emulation(plan, reports, workers, overlap, network),
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
         warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_off_rate(network), *_warnings(first)],
     )
@@ -90,13 +91,24 @@ def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
 
 
 def _emulation(
-    plan: Plan, reports: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], network: Links
+    plan: Plan,
+    reports: Sequence[dict[str, Any]],
+    workers: Sequence[dict[str, Any]],
+    overlap: dict[str, float] | None,
+    network: Links,
 ) -> dict[str, Any] | None:
-    """Which devices were emulated, and whether the host kept up with them."""
+    """Which devices were emulated, and whether the host kept up with them.
+
+    Emulated computing leaves cores idle: how busy they are counts while gradients are exchanged and weights updated.
+    """
     if not plan.paces:
         return None
     busy = [report["use"]["busy_percent"] for report in reports]
-    busy_percent = None if None in busy else float(np.mean(busy))
+    step = float(np.mean([row["step_seconds"] for row in workers]))
+    rest = float(np.mean([row["phases"]["update"] + row["phases"]["other"] for row in workers]))
+    exposed = float(np.mean([row["phases"]["exchange"] + row["phases"]["wait"] for row in workers]))
+    active = min(1.0, (rest + (overlap["busy"] if overlap else exposed)) / step)
+    busy_percent = None if None in busy or not active else min(100.0, float(np.mean(busy)) / active)
     planned = [report["device_seconds_per_step"] / plan.spec.slow_motion for report in reports]
     own = ("forward", "backward") if plan.traffic.servers else ("forward", "backward", "update")
     taken = [sum(row["phases"][name] for name in own) for row in workers]
