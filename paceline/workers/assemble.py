@@ -83,7 +83,8 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
-    recipe = _recipe(spec, workload, emulated=assignment.pace is not None)
+    updates_here = not assignment.placement.servers
+    recipe = _recipe(spec, workload, idle=assignment.pace is not None and updates_here)
     clock = _clock(module, device)
     replica = _strategy(assignment, gifts).replicate(module, recipe, group, clock.buckets)
     progress = Progress()
@@ -147,11 +148,14 @@ def _emulated(module: nn.Module, workload: Workload, timing: Timing) -> tuple[nn
     return EmulatedModel(module, timing), dataclasses.replace(workload, loss=lambda model, tensors: model(tensors))
 
 
-def _recipe(spec: RunSpec, workload: Workload, *, emulated: bool) -> OptimizerRecipe:
-    """The workload's optimizer at the run's learning rate, or plain SGD, which needs no memory of its own."""
+def _recipe(spec: RunSpec, workload: Workload, *, idle: bool) -> OptimizerRecipe:
+    """The workload's optimizer at the run's learning rate, or plain SGD, which needs no memory of its own.
+
+    Idle where a worker updates on an emulated device; a server's update is real.
+    """
     own = workload.optimizer
     if spec.optimizer == "sgd":
-        own = OptimizerRecipe(factory="paceline.workers.emulation:KeepingSGD" if emulated else "torch.optim:SGD")
+        own = OptimizerRecipe(factory="paceline.workers.emulation:IdleSGD" if idle else "torch.optim:SGD")
     return dataclasses.replace(own, options={**own.options, "lr": spec.lr}, clip_norm=spec.clip_norm)
 
 

@@ -63,8 +63,8 @@ def timing_of(pace: Pace, trial: Trial, workload: Workload, spec: RunSpec) -> Ti
 class EmulatedModel(nn.Module):
     """Has the parameters and buffers of a model, under their names, and none of its arithmetic.
 
-    Every gradient is zero, of its real size, and is there when the device would have it. The update is really done; the
-    time that the process needs for it beyond the device's own is taken off the next forward.
+    Every gradient is zero, of its real size, and is there when the device would have it. What an update takes
+    beyond the device's own is taken off the next forward.
     """
 
     def __init__(self, model: nn.Module, timing: Timing) -> None:
@@ -113,13 +113,16 @@ class EmulatedModel(nn.Module):
         self._updated += time.perf_counter() - self._update_begun
 
 
-class KeepingSGD(torch.optim.SGD):
-    """Plain SGD that leaves gradients where they are: emulated ones are zero, and to make them anew costs time.
+class IdleSGD(torch.optim.SGD):
+    """Plain SGD of gradients that are zero, which changes nothing, and so does nothing; a device's time has its update.
 
-    The first time they are cleared: what they lie in before training begins is not what they stay in.
+    Gradients are cleared the first time only: what they lie in before training begins is not what they stay in.
     """
 
     _cleared = False
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """No weight changes."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Nothing, but for the first time."""
