@@ -1,10 +1,10 @@
-"""The simulation of a step against real runs of two workers: each setting predicted from one record of another.
+"""The simulation of a step against real runs of two workers: each setting predicted from another and one worker alone.
 
     python benchmarks/projection.py [--turns 5] [--steps 100] [--keep FOLDER] [WORKLOAD@BATCH …]
 
 All settings run in turns, two workers on one node, each with one core. Compared is the quietest stretch of steps of
-each with what is predicted from that of allreduce alone. On a machine that others use it says little, as waiting for
-a core is not in the model.
+each with what is predicted from those of allreduce and of one worker alone, as every study has them. On a machine that
+others use it says little, as waiting for a core is not in the model.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import dataclasses
 import os
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,10 @@ from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 
 WORKLOADS = ("vae@1", "resnet18:image=32@2")
+ALONE = "independent"
 ANCHOR = "allreduce"
 STRATEGIES = (
+    ALONE,
     ANCHOR,
     "allreduce:bucket=250KB",
     "allreduce:bucket=4MB",
@@ -50,7 +53,7 @@ def run(workload: str, batch: int, strategy: str, steps: int, folder: Path) -> R
     """One run."""
     spec = RunSpec(
         workload=workload,
-        workers=2,
+        workers=1 if strategy == ALONE else 2,
         batch=batch,
         strategy=strategy,
         steps=steps,
@@ -78,12 +81,12 @@ def quietest(record: Record, folder: Path) -> Record:
     return dataclasses.replace(record, phases=phases, overlap=overlap, buckets=buckets_of(series, timed))
 
 
-def predicted(anchor: Record, strategy: str) -> Step:
-    """Two workers on one node by this strategy, from a record of another."""
-    host = fit_host([anchor])
+def predicted(known: Sequence[Record], strategy: str) -> Step:
+    """Two workers on one node by this strategy, from records of another and of one worker alone."""
+    host = fit_host(known)
     assert host is not None, "two workers of one node exchange by the work of their cores"
     setting = Setting(traffic=catalogue.resolve(strategy), layout=Layout(2, 2), host=host)
-    return simulate(profile_of([anchor]), setting)
+    return simulate(profile_of(known), setting)
 
 
 def measure(workload: str, batch: int, turns: int, steps: int, folder: Path) -> dict[str, list[Record]]:
@@ -97,10 +100,11 @@ def measure(workload: str, batch: int, turns: int, steps: int, folder: Path) -> 
 
 def compare(workload: str, batch: int, quiet: dict[str, Record]) -> None:
     """A row for each setting."""
-    for strategy in STRATEGIES[1:]:
+    known = [quiet[ALONE], quiet[ANCHOR]]
+    for strategy in STRATEGIES[2:]:
         seen = quiet[strategy]
         exposed = (seen.phases["exchange"] + seen.phases["wait"]) / seen.step_seconds
-        error = predicted(quiet[ANCHOR], strategy).seconds / seen.step_seconds - 1
+        error = predicted(known, strategy).seconds / seen.step_seconds - 1
         print(
             f"| {workload} | {batch} | {strategy} | {1e3 * seen.step_seconds:.1f} ms | {100 * exposed:.0f} % | "
             f"{100 * error:+.0f} % |",

@@ -26,8 +26,8 @@ def main() -> None:
     parser.add_argument("--up-to", type=int, default=2, help="workers whose runs are known (default: 2)")
     arguments = parser.parse_args()
     records = [run.record for run in find([arguments.study]).runs]
-    print("| workload | strategy | network | workers | exposed of two workers' step | measured | projected | off |")
-    print("|---|---|---|---:|---:|---:|---:|---:|")
+    print("| workload | strategy | network | workers | two workers' exposed | measured | speed-up | projected | off |")
+    print("|---|---|---|---:|---:|---:|---:|---:|---:|")
     for line in _lines(records, arguments.up_to):
         print(line)
 
@@ -61,7 +61,8 @@ def _line(row: ScalingRow, small: Sequence[Record]) -> str:
     assert projected.throughput is not None
     off = projected.throughput / row.throughput.value - 1
     cells = (record.spec["workload"], record.spec["strategy"], record.spec["network"], str(record.spec["workers"]))
-    told = (f"{exposed:.0%}", figure(row.throughput, rate), rate(projected.throughput), f"{off:+.1%}")
+    speedup = figure(row.speedup, "{:.2f}×".format)
+    told = (f"{exposed:.0%}", figure(row.throughput, rate), speedup, rate(projected.throughput), f"{off:+.1%}")
     return f"| {' | '.join((*cells, *told))} |"
 
 
