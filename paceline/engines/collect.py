@@ -28,6 +28,9 @@ from paceline.workers.assignment import series_of
 _COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
 """Series that are no times."""
 
+_EXPOSED_SHARE = 0.05
+"""Of a step: an exchange that is exposed for less is too short to tell how busy cores were in it."""
+
 Links = dict[str, Any] | None
 """What is known of the links between nodes; None on one node."""
 
@@ -41,7 +44,6 @@ def collect(
     first = reports[0]
     workers = worker_rows(plan, summary, series, reports)
     phases = {name: float(np.mean([w["phases"][name] for w in workers])) for name in workers[0]["phases"]}
-    overlap = _overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"])
     record = Record(
         spec=first["spec"],
         workload=first["workload"],
@@ -57,14 +59,14 @@ def collect(
         servers=server_rows(plan, first["strategy_report"].pop("server_utilisation_percent", None)),
         utilisation=device_rows(plan, workers, reports),
         phases=phases,
-        overlap=overlap,
+        overlap=_overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"]),
         buckets=buckets_of(series, summary.timed),
         gradients=gradients_of(series, summary.timed, first["gradients"]),
         learning=_learning(plan, reports, series),
         traffic=first["traffic"],
         strategy_report=first["strategy_report"],
         network=network,
-        emulation=_emulation(plan, reports, workers, overlap, network),
+        emulation=_emulation(plan, reports, workers, network),
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
         warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_off_rate(network), *_warnings(first)],
     )
@@ -91,36 +93,35 @@ def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
 
 
 def _emulation(
-    plan: Plan,
-    reports: Sequence[dict[str, Any]],
-    workers: Sequence[dict[str, Any]],
-    overlap: dict[str, float] | None,
-    network: Links,
+    plan: Plan, reports: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], network: Links
 ) -> dict[str, Any] | None:
-    """Which devices were emulated, and whether the host kept up with them.
-
-    Emulated computing leaves cores idle: how busy they are counts while gradients are exchanged and weights updated.
-    """
+    """Which devices were emulated, and whether the host kept up with them."""
     if not plan.paces:
         return None
-    busy = [report["use"]["busy_percent"] for report in reports]
-    step = float(np.mean([row["step_seconds"] for row in workers]))
-    rest = float(np.mean([row["phases"]["update"] + row["phases"]["other"] for row in workers]))
-    exposed = float(np.mean([row["phases"]["exchange"] + row["phases"]["wait"] for row in workers]))
-    active = min(1.0, (rest + (overlap["busy"] if overlap else exposed)) / step)
-    busy_percent = None if None in busy or not active else min(100.0, float(np.mean(busy)) / active)
     planned = [report["device_seconds_per_step"] / plan.spec.slow_motion for report in reports]
     own = ("forward", "backward") if plan.traffic.servers else ("forward", "backward", "update")
     taken = [sum(row["phases"][name] for name in own) for row in workers]
     overrun = float(np.sum(taken) / np.sum(planned) - 1)
+    busy = _mean([report["use"]["busy_percent"] for report in reports])
+    exposed = sum(row["phases"]["exchange"] + row["phases"]["wait"] for row in workers)
+    seen = exposed >= _EXPOSED_SHARE * sum(row["step_seconds"] for row in workers)
+    exchanging = _mean([report["exchange_busy_percent"] for report in reports]) if seen else None
     return {
         "devices": [{"node": n, "device": p.device, "source": p.source} for n, p in enumerate(plan.paces)],
         "slow_motion": plan.spec.slow_motion,
         "device_seconds_per_step": float(np.mean(planned)),
         "overrun_percent": 100 * overrun,
-        "host_busy_percent": busy_percent,
-        "host_limits": host_limits(busy_percent, overrun, network),
+        "host_busy_percent": busy,
+        "exchange_busy_percent": exchanging,
+        "host_limits": host_limits(
+            busy if exchanging is None or busy is None else max(busy, exchanging), overrun, network
+        ),
     }
+
+
+def _mean(percents: Sequence[float | None]) -> float | None:
+    known = [percent for percent in percents if percent is not None]
+    return float(np.mean(known)) if len(known) == len(percents) else None
 
 
 def _walls(reports: Sequence[dict[str, Any]], wall_seconds: float) -> dict[str, float]:

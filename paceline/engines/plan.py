@@ -106,6 +106,10 @@ def _refuse_what_needs_numbers(spec: RunSpec) -> None:
 
 
 def _refuse_what_needs_emulation(spec: RunSpec) -> None:
+    if spec.slow_motion != 1:
+        raise SpecError(
+            f"--slow-motion {spec.slow_motion:g} needs emulated devices, which can be slowed: add --device emulated:…."
+        )
     if _STAND_IN in spec.workload:
         raise SpecError(
             f"{spec.workload} is a stand-in that only has a model's size: nothing can be computed with it. Add "

@@ -18,11 +18,7 @@ def host_limits(busy_percent: float | None, overrun: float, network: dict[str, A
     """Reasons why figures are the host's and not the devices': what was too slow for them."""
     limits = []
     if busy_percent is None or busy_percent >= BUSY_PERCENT:
-        how = (
-            "how busy cores were is not known"
-            if busy_percent is None
-            else f"cores were {busy_percent:.0f} % busy while gradients were exchanged"
-        )
+        how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
         limits.append(how)
     if overrun > AGREEMENT:
         limits.append(f"forward, backward and update took {overrun:.0%} longer than the device's")

@@ -6,6 +6,7 @@ import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
-from paceline.devices.emulated import Rate
 from paceline.feeds import catalogue as feeds
 from paceline.feeds.base import Feed, Seat
 from paceline.recipe import OptimizerRecipe
@@ -26,8 +26,9 @@ from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
 from paceline.workers.clock import Clock
-from paceline.workers.emulation import EmulatedModel, Timing, timing_of
+from paceline.workers.emulation import EmulatedModel, MeteredReplica, Timing, timing_of
 from paceline.workers.gradient_times import GradientTimes
+from paceline.workers.meter import CoreMeter
 from paceline.workers.ticks import DeviceTicks, HostTicks, Ticks
 from paceline.workers.trial import freeze, shared_trial
 from paceline.workloads import catalogue as workloads
@@ -74,19 +75,17 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     group = join(assignment, gifts.listener)
     torch.manual_seed(spec.seed)  # the same initial weights everywhere
     module = workload.model().to(device)
-    trial = shared_trial(
-        group, module, workload, data, device, count=any(isinstance(p, Rate) for p in assignment.paces)
-    )
+    trial = shared_trial(group, module, workload, data, device, count=assignment.rates_only)
     freeze(module, trial.unreached)
     if assignment.pace is not None:
         module, workload = _emulated(module, workload, timing_of(assignment.pace, trial, workload, spec))
     torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
     seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
-    updates_here = not assignment.placement.servers
-    recipe = _recipe(spec, workload, idle=assignment.pace is not None and updates_here)
+    recipe = _recipe(spec, workload, idle=assignment.pace is not None and not assignment.placement.servers)
     clock = _clock(module, device)
     replica = _strategy(assignment, gifts).replicate(module, recipe, group, clock.buckets)
+    replica = replica if assignment.pace is None else cast(Replica, MeteredReplica(replica, CoreMeter(slot.cores)))
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from paceline.devices.base import Placement, Slot
-from paceline.devices.emulated import Pace
+from paceline.devices.emulated import Pace, Rate
 from paceline.netns import Host
 from paceline.spec import RunSpec
 
@@ -49,6 +49,11 @@ class Assignment:
     def pace(self) -> Pace | None:
         """The device that this worker emulates; None where it computes."""
         return self.paces[self.slot.node] if self.paces else None
+
+    @property
+    def rates_only(self) -> bool:
+        """Whether of a device only a rate is known, so that the model's arithmetic has to tell how a step divides."""
+        return any(isinstance(pace, Rate) for pace in self.paces)
 
     @property
     def host(self) -> Host | None:

@@ -12,6 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from paceline.devices.emulated import Pace, Profiled
 from paceline.errors import SpecError
 from paceline.spec import RunSpec
+from paceline.strategies.base import Replica
+from paceline.workers.meter import Meter
 from paceline.workers.trial import Trial
 from paceline.workloads.base import BatchTensors, Workload, count_samples
 
@@ -111,6 +113,23 @@ class EmulatedModel(nn.Module):
 
     def _end_update(self) -> None:
         self._updated += time.perf_counter() - self._update_begun
+
+
+class MeteredReplica:
+    """A replica, and how busy the host's cores are while it is waited for: emulated computing leaves them idle."""
+
+    def __init__(self, replica: Replica, meter: Meter) -> None:
+        self._replica = replica
+        self.meter = meter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._replica, name)
+
+    def exchange(self, samples: int) -> None:
+        """All waiting is here."""
+        self.meter.resume()
+        self._replica.exchange(samples)
+        self.meter.pause()
 
 
 class IdleSGD(torch.optim.SGD):

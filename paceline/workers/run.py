@@ -19,7 +19,7 @@ from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
-from paceline.workers.emulation import EmulatedModel
+from paceline.workers.emulation import EmulatedModel, MeteredReplica
 from paceline.workers.limit import Limit
 from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
@@ -182,9 +182,7 @@ def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
             "data": _about_data(parts),
             "not_trained": parts.unreached,
         },
-        "device_seconds_per_step": parts.module.seconds_per_step(steps)
-        if isinstance(parts.module, EmulatedModel)
-        else None,
+        **_about_emulation(parts, steps),
         "gradients": [{"name": name, "bytes": p.nbytes} for name, p in trained.items()],
         "validation": pause.results,
         "updates": parts.progress.step,
@@ -195,6 +193,14 @@ def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
         "strategy_report": parts.replica.report(),
         "versions": {"torch": torch.__version__, "python": sys.version.split()[0], "numpy": np.__version__},
     }
+
+
+def _about_emulation(parts: Parts, steps: int) -> dict[str, Any]:
+    if not isinstance(parts.module, EmulatedModel):
+        return {}
+    assert isinstance(parts.replica, MeteredReplica), "as it is assembled"
+    exchanging = parts.replica.meter.use()["busy_percent"]
+    return {"device_seconds_per_step": parts.module.seconds_per_step(steps), "exchange_busy_percent": exchanging}
 
 
 def _about_data(parts: Parts) -> dict[str, Any]:
