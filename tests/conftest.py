@@ -9,8 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from paceline.workloads.data import idx
+
+torch.set_num_threads(1)  # tests run side by side, and threads that wait for one another by spinning hold all up
 
 _KEPT = ("forkserver", "resource_tracker")
 
