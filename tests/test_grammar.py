@@ -142,6 +142,7 @@ CATALOGUES = {
     for what, catalogue in (("workload", WORKLOADS), ("strategy", STRATEGIES), ("feed", FEEDS))
     for name, entry in catalogue.items()
 }
+CLASSIFIERS = ("resnet18", "resnet50", "resnet101", "resnet152", "vgg16")
 # Values that an option may have only together with another one.
 COMPANIONS = {
     ("ps", "bound"): {"mode": "stale"},
@@ -149,6 +150,8 @@ COMPANIONS = {
     ("synthetic", "loaders"): {"at": "python"},
     ("bert-base", "units"): {"heads": 1},
     ("bert-base", "heads"): {"units": 780},
+    **{(name, "parameters"): {"tensors": 1} for name in CLASSIFIERS},
+    **{(name, "tensors"): {"parameters": 1000} for name in CLASSIFIERS},
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from paceline.devices import cpu
 from paceline.errors import SpecError
+from paceline.network import Site
 from paceline.studies import catalogue
 from paceline.studies.definition import make_study, parse_values, read_study, slug
 from paceline.studies.grid import spread
@@ -130,8 +131,10 @@ def test_every_ready_study_can_run_on_two_cores_and_on_more(
     name: str, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "available_cores", lambda: tuple(range(cores)))
-    grid = spread(read_study(catalogue.ready()[name], full=False, flags={}))
-    assert grid.impossible == []
+    study = read_study(catalogue.ready()[name], full=False, flags={})
+    nodes = max(int(value) for _, axes in study.blocks for value in axes.get("nodes", (1,)))
+    site = Site(nodes, "1Gbps") if nodes > 1 else Site()
+    assert spread(study, site).impossible == []
 
 
 @pytest.mark.parametrize("name", SEEDS)

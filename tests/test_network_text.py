@@ -26,7 +26,7 @@ def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Netw
     ("text", "reason"),
     [
         ("0Mbps", "at least 1Mbps"),
-        ("10Tbps", "100Gbps or less"),
+        ("10Tbps", "1000Gbps or less"),
         ("1000", "use one of bps, kbps"),
         ("1GB", "is not a bandwidth"),
         ("fast", "write it like 1Gbps"),
@@ -55,3 +55,11 @@ def test_every_node_needs_a_bandwidth_and_only_nodes_have_one() -> None:
 def test_one_machine_has_no_settings_for_runs_and_a_testbed_has_its_own() -> None:
     assert Site().settings == {}
     assert Site(3, "1Gbps").settings == {"nodes": 3, "network": "1Gbps"}
+
+
+def test_slow_motion_slows_every_link_and_lengthens_every_delay() -> None:
+    slowed = parse_network("1Gbps,n1=100Mbps,latency=50us").slowed(4)
+    assert [slowed.bits_per_second(node) for node in (0, 1)] == [250e6, 25e6]
+    assert slowed.latency == pytest.approx(200e-6)
+    with pytest.raises(SpecError, match=r"is a link of 0.5Mbps|is a link of 500kbps"):
+        parse_network("1Mbps").slowed(2)
