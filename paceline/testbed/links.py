@@ -27,7 +27,7 @@ TOLERANCE = 0.03
 """How far a link may be from what was asked for before something is said about it."""
 
 _TRIES = 3
-_HOPELESS = 0.5  # of what was asked for: not a moment's disturbance
+_DOUBTFUL, _HOPELESS = 5e9, 0.5  # bits a second that not every machine carries, and the share that shows it does not
 _SETTLE_SECONDS = 0.15  # the first burst, and TCP finding its pace
 _WINDOW_SECONDS = 0.1
 _WINDOWS = 5
@@ -93,7 +93,8 @@ def _rate_found(sender: Host, receiver: Host, asked: float) -> float:
     found = []
     for _ in range(_TRIES):
         found.append(bits_per_second(sender, receiver))
-        if abs(found[-1] - asked) <= TOLERANCE * asked or found[-1] < _HOPELESS * asked:
+        beyond = asked > _DOUBTFUL and found[-1] < _HOPELESS * asked
+        if beyond or abs(found[-1] - asked) <= TOLERANCE * asked:
             break
     return min(found, key=lambda rate: abs(rate - asked))
 
