@@ -19,7 +19,7 @@ from paceline.strategies.group import Group, TorchGroup
 
 
 def run_workers(
-    size: int, work: Callable[..., Any], *args: Any, seconds: float = 90, hosts: Sequence[Host] = ()
+    size: int, work: Callable[..., Any], *args: Any, seconds: float = 200, hosts: Sequence[Host] = ()
 ) -> list[Any]:
     """Run `work(group, *args)` in `size` processes, on loopback or on a host each; the results in order of rank."""
     context = multiprocessing.get_context("forkserver")
