@@ -115,10 +115,6 @@ def _refuse_what_needs_emulation(spec: RunSpec) -> None:
             f"{spec.workload} is a stand-in that only has a model's size: nothing can be computed with it. Add "
             "--device emulated:…."
         )
-    if spec.slow_motion != 1:
-        raise SpecError(
-            f"--slow-motion {spec.slow_motion:g} needs emulated devices, which can be slowed: add --device emulated:…."
-        )
 
 
 def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:

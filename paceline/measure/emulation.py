@@ -50,7 +50,5 @@ def _confirms(other: Record, record: Record) -> bool:
         return False
     ratio = other.emulation["slow_motion"] / record.emulation["slow_motion"]
     rates = other.throughput["value"] / record.throughput["value"]
-    same = {k: v for k, v in other.spec.items() if k not in _LEFT_OUT} == {
-        k: v for k, v in record.spec.items() if k not in _LEFT_OUT
-    }
-    return same and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT
+    theirs, ours = ({k: v for k, v in r.spec.items() if k not in _LEFT_OUT} for r in (other, record))
+    return theirs == ours and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT

@@ -81,9 +81,7 @@ class EmulatedModel(nn.Module):
             )
         # In forward the parameter whose gradient is ready last comes first, so that backward meets it last.
         self._order = sorted(((timing.ready[name], p) for name, p in trained.items()), key=lambda entry: -entry[0])
-        self.asked_seconds = 0.0
-        """What the device takes for all that was asked of it, updates aside."""
-
+        self._asked_seconds = 0.0  # of the device, for all that was asked of it, updates aside
         self._backward = _Backward()
         self._update_begun = self._updated = 0.0
         register_optimizer_step_pre_hook(lambda *_: self._begin_update())
@@ -92,7 +90,7 @@ class EmulatedModel(nn.Module):
     def forward(self, tensors: BatchTensors) -> Tensor:
         """A loss of 0 on which every trained parameter has an influence."""
         begun, work = time.perf_counter(), self._timing.work(tensors)
-        self.asked_seconds += work * (self._timing.forward_seconds + self._timing.backward_seconds)
+        self._asked_seconds += work * (self._timing.forward_seconds + self._timing.backward_seconds)
         self._backward.begun = None
         signal = torch.zeros(())
         for share, parameter in self._order:
@@ -102,7 +100,7 @@ class EmulatedModel(nn.Module):
 
     def seconds_per_step(self, steps: int) -> float:
         """What the device takes for a step, of this process's time; the mean of so many."""
-        return self.asked_seconds / steps + self._timing.update_seconds
+        return self._asked_seconds / steps + self._timing.update_seconds
 
     def _overtime(self) -> float:
         updated, self._updated = self._updated, 0.0
