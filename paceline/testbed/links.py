@@ -27,6 +27,7 @@ TOLERANCE = 0.03
 """How far a link may be from what was asked for before something is said about it."""
 
 _TRIES = 3
+_DISTURBED_SECONDS = 10.0  # that a run's links may be measured in beyond it, while what disturbs them may pass
 _DOUBTFUL, _HOPELESS = 5e9, 0.5  # bits a second that not every machine carries, and the share that shows it does not
 _SETTLE_SECONDS = 0.15  # the first burst, and TCP finding its pace
 _WINDOW_SECONDS = 0.1
@@ -76,22 +77,23 @@ class Link:
 
 def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[Link]:
     """Every node's link. Rates count what TCP carried and its headers down to Ethernet's, as the shaper does."""
+    patient_until = time.monotonic() + _DISTURBED_SECONDS
     return [
         Link(
             node=node,
             asked_bits_per_second=asked.bits_per_second(node),
-            sent_bits_per_second=_rate_found(host, switch, asked.bits_per_second(node)),
-            received_bits_per_second=_rate_found(switch, host, asked.bits_per_second(node)),
+            sent_bits_per_second=_rate_found(host, switch, asked.bits_per_second(node), patient_until),
+            received_bits_per_second=_rate_found(switch, host, asked.bits_per_second(node), patient_until),
             latency_seconds=latency_seconds(host, hosts[(node + 1) % len(hosts)]),
         )
         for node, host in enumerate(hosts)
     ]
 
 
-def _rate_found(sender: Host, receiver: Host, asked: float) -> float:
-    """The nearest to what was asked for of a few measurements: a core that is taken away for a moment spoils one."""
-    found = []
-    for _ in range(_TRIES):
+def _rate_found(sender: Host, receiver: Host, asked: float, patient_until: float) -> float:
+    """The nearest to what was asked for of a few measurements: cores that are taken away for a while spoil some."""
+    found: list[float] = []
+    while len(found) < _TRIES or time.monotonic() < patient_until:
         found.append(bits_per_second(sender, receiver))
         beyond = asked > _DOUBTFUL and found[-1] < _HOPELESS * asked
         if beyond or abs(found[-1] - asked) <= TOLERANCE * asked:

@@ -159,8 +159,7 @@ class _Influence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, signal: Tensor, parameter: Tensor, ready_seconds: float, backward: _Backward) -> Tensor:
-        ctx.ready_seconds, ctx.backward = ready_seconds, backward
-        ctx.like = parameter.detach()
+        ctx.ready_seconds, ctx.backward, ctx.parameter = ready_seconds, backward, parameter
         return signal.clone()
 
     @staticmethod
@@ -168,7 +167,14 @@ class _Influence(torch.autograd.Function):
         if ctx.backward.begun is None:
             ctx.backward.begun = time.perf_counter()
         _sleep_until(ctx.backward.begun + ctx.ready_seconds)
-        return passed, ctx.like.new_zeros(()).expand(ctx.like.shape), None, None
+        return passed, _nothing_for(ctx.parameter), None, None
+
+
+def _nothing_for(parameter: Tensor) -> Tensor:
+    """A gradient of zeros. Added to one that is there it touches no memory, which the device would not have either."""
+    if parameter.grad is None:
+        return torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
+    return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)
 
 
 def _sleep_until(moment: float) -> None:

@@ -123,6 +123,19 @@ def test_gradients_have_their_size_and_are_there_when_the_device_would_have_them
     assert dict(model.named_parameters()).keys() == dict(net.named_parameters()).keys()
 
 
+def test_a_gradient_that_is_there_stays_where_it_is_and_as_it_is() -> None:
+    model, net = emulated(TIMING)
+    torch.autograd.backward(model(BATCH))
+    for p in net.parameters():
+        p.grad = torch.ones_like(p) if p.requires_grad else None
+    homes = [p.grad for p in net.parameters()]
+    torch.autograd.backward(model(BATCH))
+    assert all(p.grad is home for p, home in zip(net.parameters(), homes, strict=True))  # strategies own the buffers
+    assert net.first.weight.grad is not None
+    assert net.first.weight.grad.layout == torch.strided
+    assert net.first.weight.grad.eq(1).all()
+
+
 def test_the_time_of_a_real_update_is_taken_off_the_next_forward() -> None:
     model, net = emulated(TIMING)
 
