@@ -8,6 +8,9 @@ from paceline.errors import SpecError
 from paceline.grammar import require
 from paceline.units import format_bandwidth, parse_bandwidth, parse_seconds
 
+OFF_RATE = 0.03
+"""How far a link may be from what was asked for before something is said about it."""
+
 LEAST_BITS_PER_SECOND = 1e6
 MOST_BITS_PER_SECOND = 1e12
 _NODE = re.compile(r"n(0|[1-9][0-9]*)")

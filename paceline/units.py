@@ -16,7 +16,7 @@ _BYTES = {
 }
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BITS_PER_SECOND = {"bps": 1.0, "kbps": 1e3, "mbps": 1e6, "gbps": 1e9, "tbps": 1e12}
-_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ]*)\s*")
+_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ/]*)\s*")
 
 
 def parse_bytes(text: str) -> int:
@@ -38,12 +38,13 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """`"1Gbps"` → 1e9 bits per second; the unit is needed."""
-    number, unit = _split(text, "bandwidth", "1Gbps, 100Mbps")
-    factor = _BITS_PER_SECOND.get(unit.lower())
+    """`"1Gbps"` → 1e9 bits per second, as are `"1Gb/s"` and `"125MB/s"`; the unit is needed."""
+    number, unit = _split(text, "bandwidth", "1Gbps, 100Mbps, 125MB/s")
+    bits = 8 if unit.endswith("B/s") else 1
+    factor = _BITS_PER_SECOND.get(unit.replace("B/s", "bps").replace("b/s", "bps").lower())
     if factor is None:
-        raise SpecError(f"{text!r} is not a bandwidth: use one of bps, kbps, Mbps, Gbps, Tbps, as in 100Mbps.")
-    return _finite(text, number * factor)
+        raise SpecError(f"{text!r} is not a bandwidth: use bps, kbps, Mbps, Gbps or Tbps, or bytes as in 125MB/s.")
+    return _finite(text, number * factor * bits)
 
 
 def format_bandwidth(bits_per_second: float) -> str:

@@ -3,7 +3,14 @@
 import pytest
 
 from paceline.errors import SpecError
-from paceline.units import format_bytes, human_bytes, human_seconds, parse_bytes, parse_seconds
+from paceline.units import (
+    format_bytes,
+    human_bytes,
+    human_seconds,
+    parse_bandwidth,
+    parse_bytes,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,28 @@ def test_bytes_are_read_with_powers_of_ten_and_of_two(text: str, count: int) -> 
 )
 def test_times_are_read_in_their_units(text: str, seconds: float) -> None:
     assert parse_seconds(text) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits_per_second"),
+    [
+        ("1Gbps", 1e9),
+        ("100 Mbps", 1e8),
+        ("2.5gbps", 2.5e9),
+        ("8kbps", 8e3),
+        ("125MB/s", 1e9),
+        ("1e3B/s", 8e3),
+        ("100Mb/s", 1e8),
+    ],
+)
+def test_a_bandwidth_is_read_in_bits_or_bytes_per_second(text: str, bits_per_second: float) -> None:
+    assert parse_bandwidth(text) == bits_per_second
+
+
+@pytest.mark.parametrize("text", ["1G", "fast", "-1Gbps", "1e999Gbps", "", "1Gbit", "1B/s/s"])
+def test_what_is_no_bandwidth_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(SpecError, match=r"bandwidth.*125MB/s|too large"):
+        parse_bandwidth(text)
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1024, 1500, 2**20, 25_000_000, 10**9, 2**30, 123_456_789_012])

@@ -1,7 +1,6 @@
 """Folders that are claimed without overwriting, and summaries for people."""
 
 import os
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from paceline.errors import OutputError
 from paceline.measure.emulation import host_was_limit
+from paceline.measure.links import in_words
 from paceline.measure.stats import Figure
 from paceline.record import FILE_NAME, Record
 from paceline.units import human_bytes, human_seconds
@@ -74,7 +74,9 @@ def print_summary(record: Record, folder: Path) -> None:
         facts.add_row("emulated", _emulated(record.emulation))
     facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
     if record.network is not None:
-        facts.add_row("network", _network(record.network))
+        nodes = record.network["nodes"]
+        links = f"{len(nodes)} nodes, {record.network['asked']}; measured {in_words(nodes)}"
+        facts.add_row("network", links)
     if "mean_staleness" in record.strategy_report:
         facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
     data = record.workload["data"]
@@ -110,15 +112,6 @@ def _busy(record: Record) -> str:
         return devices or "not measured"
     hidden = record.overlap["hidden"] / record.overlap["busy"]
     return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
-
-
-def _network(network: Mapping[str, Any]) -> str:
-    """The links between nodes: as asked for, and what the slowest and the fastest way carried."""
-    links = network["nodes"]
-    rates = [link[way] for link in links for way in ("sent_bits_per_second", "received_bits_per_second")]
-    latency = statistics.median(link["latency_seconds"] for link in links)
-    measured = " to ".join(dict.fromkeys(f"{rate / 1e6:,.4g}" for rate in (min(rates), max(rates))))
-    return f"{len(links)} nodes, {network['asked']}; measured {measured} Mbit/s, latency {human_seconds(latency)}"
 
 
 def _emulated(emulation: Mapping[str, Any]) -> str:

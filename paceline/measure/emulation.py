@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from paceline.measure.links import off_rate
 from paceline.record import Record
 
 BUSY_PERCENT = 80.0
 """Cores that are busier have no time left to be on time."""
 
 AGREEMENT = 0.03
-"""Within this two rates, a link and its asked rate, a step and its planned time count as equal."""
+"""Within this two rates, a step and its planned time count as equal."""
 
 _LEFT_OUT = ("slow_motion", "turn", "steps", "seconds")
 
@@ -21,12 +22,10 @@ def host_limits(busy_percent: float | None, overrun: float, network: dict[str, A
         how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
         limits.append(how)
     if overrun > AGREEMENT:
-        limits.append(f"forward, backward and update took {overrun:.0%} longer than the device's")
-    for link in network["nodes"] if network is not None else ():
-        asked = link["asked_bits_per_second"]
-        slowest = min(link["sent_bits_per_second"], link["received_bits_per_second"])
-        if slowest < (1 - AGREEMENT) * asked:
-            limits.append(f"the link of n{link['node']} carried {slowest / asked:.0%} of what was asked for")
+        limits.append(f"forward, backward and update made a step {overrun:.0%} longer than on the device")
+    for link, rate in off_rate(network):
+        share = rate / link["asked_bits_per_second"]
+        limits.append(f"the link of n{link['node']} carried {share:.0%} of what was asked for")
     return limits
 
 

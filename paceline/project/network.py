@@ -1,17 +1,11 @@
 """A network of nodes: what moving bytes costs on links and on cores."""
 
 import math
-import re
 from dataclasses import dataclass
 
-from paceline.errors import SpecError
 from paceline.grammar import choose, require
 from paceline.traffic.base import Transfer
-from paceline.units import parse_seconds
-
-_BITS = {"bps": 1, "kbps": 10**3, "mbps": 10**6, "gbps": 10**9, "tbps": 10**12}
-_BYTES = {"b/s": 1, "kb/s": 10**3, "mb/s": 10**6, "gb/s": 10**9}
-_BANDWIDTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z/]+)\s*")
+from paceline.units import parse_bandwidth, parse_seconds
 
 TCP_SHARE = 0.92
 """Of a link's nominal bandwidth, what TCP makes usable: measured on 10 Gbit/s."""
@@ -27,17 +21,6 @@ MESSAGE_PASSES = 4.2
 
 ADD_PASSES = 0.5
 """Memory passes to add what a ring receives: of each two bytes one is added."""
-
-
-def parse_bandwidth(text: str) -> float:
-    """`"1Gbps"` → 125000000.0 bytes per second; `"125MB/s"` is the same."""
-    match = _BANDWIDTH.fullmatch(text)
-    unit = match[2].lower() if match else ""
-    if match is None or unit not in {**_BITS, **_BYTES}:
-        raise SpecError(f"{text!r} is not a bandwidth: write it like 1Gbps, 100Mbps or 125MB/s.")
-    amount = float(match[1]) * (_BITS[unit] / 8 if unit in _BITS else _BYTES[unit])
-    require(0 < amount < math.inf, f"{text!r} is not a bandwidth: it must be above 0 and finite.")
-    return amount
 
 
 @dataclass(frozen=True)
@@ -82,15 +65,18 @@ class Network:
             require(bool(equals and value) and key not in given, f"{item!r} in {text!r}: write {key}=… once.")
             given[key] = value
         share = _share(given.get("efficiency"), text)
-        inside = _usable(parse_bandwidth(given["inside"]), share) if "inside" in given else math.inf
+        inside = _usable(given["inside"], share) if "inside" in given else math.inf
         return cls(
-            between=Link(_usable(parse_bandwidth(bandwidth), share), parse_seconds(given.get("latency", "0s"))),
+            between=Link(_usable(bandwidth, share), parse_seconds(given.get("latency", "0s"))),
             inside=Link(inside, parse_seconds(given.get("inside_latency", "0s"))),
             in_flight=_whole(given.get("in_flight", "2"), text),
         )
 
 
-def _usable(nominal: float, share: float | None) -> float:
+def _usable(bandwidth: str, share: float | None) -> float:
+    """Bytes a second that are left for training."""
+    nominal = parse_bandwidth(bandwidth) / 8
+    require(nominal > 0, f"A bandwidth of {bandwidth} is not valid: it must be above 0.")
     return nominal * share if share is not None else min(nominal * TCP_SHARE, FLOW_BYTES_PER_SECOND)
 
 

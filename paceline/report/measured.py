@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from paceline.explain.words import count
+from paceline.measure.links import in_words
 from paceline.record import Record
 from paceline.report.fields import networks_of
 from paceline.report.headline import explanation
@@ -59,18 +60,13 @@ def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     if linked:
         yield "nodes", _each(sorted({len(r.network["nodes"]) for r in linked if r.network is not None}))
         for asked in networks_of(linked):
-            yield f"links of {asked}, measured", _links([r for r in linked if networks_of([r]) == [asked]])
+            these = [r for r in linked if networks_of([r]) == [asked]]
+            links = [link for r in these if r.network is not None for link in r.network["nodes"]]
+            yield f"links of {asked}, measured", in_words(links)
     emulated = [r.emulation for r in records if r.emulation is not None]
     if emulated:
         yield "emulated devices", _each(d["source"] for e in emulated for d in e["devices"])
         yield "slow motion", _each(f"{e['slow_motion']:g}" for e in emulated)
-
-
-def _links(records: Sequence[Record]) -> str:
-    links = [link for r in records if r.network is not None for link in r.network["nodes"]]
-    rates = [link[way] / 1e6 for link in links for way in ("sent_bits_per_second", "received_bits_per_second")]
-    latencies = [link["latency_seconds"] for link in links]
-    return f"{min(rates):,.4g} to {max(rates):,.4g} Mbit/s, latency up to {human_seconds(max(latencies))}"
 
 
 def _each(values: Iterable[object]) -> str:

@@ -18,6 +18,7 @@ MOST_NODES = 253
 _ADDRESS = "10.77.0.{}"
 _SWITCH = 254
 _LINK = "eth0"
+_CONGESTION_CONTROL = "cubic"  # Linux's default: flows share a link the same way whatever this machine is set to
 
 
 def site(nodes: int, network: str) -> Site:
@@ -101,4 +102,5 @@ def _up(host: Host) -> list[str]:
         f"link set {host.interface} addrgenmode none",
         f"addr add {host.address}/24 dev {host.interface}",
         f"link set {host.interface} up",
+        f"route replace {_ADDRESS.format(0)}/24 dev {host.interface} src {host.address} congctl {_CONGESTION_CONTROL}",
     ]

@@ -118,7 +118,7 @@ def test_reasons_are_busy_cores_late_steps_and_slow_links() -> None:
     assert host_limits(50, 0.01, None) == []
     assert host_limits(85, 0.05, slow) == [
         "cores were 85 % busy",
-        "forward, backward and update took 5% longer than the device's",
+        "forward, backward and update made a step 5% longer than on the device",
         "the link of n1 carried 90% of what was asked for",
     ]
     assert host_limits(None, 0, None) == ["how busy cores were is not known"]

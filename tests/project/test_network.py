@@ -15,24 +15,9 @@ from paceline.project.network import (
     Load,
     Network,
     collective_load,
-    parse_bandwidth,
 )
 from paceline.traffic.base import Transfer
 from paceline.units import parse_seconds
-
-
-@pytest.mark.parametrize(
-    ("text", "bytes_per_second"),
-    [("1Gbps", 125e6), ("100 Mbps", 12.5e6), ("125MB/s", 125e6), ("2.5gbps", 312.5e6), ("8kbps", 1e3), ("1e3B/s", 1e3)],
-)
-def test_a_bandwidth_is_bits_or_bytes_per_second(text: str, bytes_per_second: float) -> None:
-    assert parse_bandwidth(text) == bytes_per_second
-
-
-@pytest.mark.parametrize("text", ["1G", "fast", "-1Gbps", "0Gbps", "1e999Gbps", "", "1Gbit"])
-def test_what_is_no_bandwidth_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(SpecError, match="bandwidth"):
-        parse_bandwidth(text)
 
 
 def test_a_network_keeps_what_tcp_leaves_of_it_and_no_more_than_one_flow_reaches() -> None:
@@ -52,6 +37,7 @@ def test_an_efficiency_that_is_given_is_taken_as_it_is() -> None:
     ("text", "word"),
     [
         ("latency=5us", "bandwidth"),
+        ("0Gbps", "bandwidth of 0Gbps is not valid: it must be above 0"),
         ("1Gbps,latncy=5us", "latency"),
         ("1Gbps,latency=5 parsecs", "time"),
         ("1Gbps,latency", "latency=…"),

@@ -82,11 +82,11 @@ def test_slow_motion_slows_devices_and_links_alike_and_figures_are_divided_back(
     for slow_motion in (1.0, 2.0):
         record = run(two_nodes, tmp_path / str(slow_motion), slow_motion=slow_motion, **settings)
         assert record.network is not None
-        rates = [link["sent_bits_per_second"] for link in record.network["nodes"]]
-        assert rates == pytest.approx([200e6, 200e6], rel=0.1)
         assert [link["asked_bits_per_second"] for link in record.network["nodes"]] == [200e6, 200e6]
+        # Half of it would be a rate that was not divided back.
+        assert all(100e6 < link["sent_bits_per_second"] < 206e6 for link in record.network["nodes"])
         at_least = 0.2 + 8 * 4e6 / 200e6  # a step of the device, and 4 MB each way
-        assert at_least < record.step_seconds < 1.5 * at_least
+        assert at_least < record.step_seconds < 2 * at_least
         assert record.wall_seconds["training"] > 5 * at_least * slow_motion
 
 
