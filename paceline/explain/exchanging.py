@@ -10,12 +10,15 @@ from paceline.explain.case import Case, Cause
 from paceline.explain.runs import Run
 from paceline.explain.setting import Setting
 from paceline.explain.words import count, ms, percent
+from paceline.measure.links import rates
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
 
 _DIFFERENT_SIZES = 2.0
 """From this ratio of bucket sizes on, latency and bandwidth can be told apart."""
 
+_FRAME_PER_PAYLOAD = 1514 / 1448
+"""Bytes on a link for a byte that TCP carries over it."""
 
 _WORTH_DIVIDING = 500_000
 """Bytes of gradients below which neither smaller buckets nor fewer bytes change much."""
@@ -79,14 +82,23 @@ def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
         busy = hidden + setting.phases["exchange"]
         yield f"Of {ms(busy)} of exchange {ms(hidden)}, {percent(hidden / busy)}, hide behind backward."
     if links is not None and links.seconds_per_byte > 0:
-        sent = f"{count(links.buckets, 'bucket')} of {human_bytes(links.payload_bytes)} in all take {ms(links.seconds)}"
-        if links.latency_seconds is None:
-            yield f"{sent}: {human_bytes(1 / links.seconds_per_byte)}/s."
+        taken = (
+            f"{count(links.buckets, 'bucket')} of {human_bytes(links.payload_bytes)} in all take {ms(links.seconds)}"
+        )
+        if not links.latency_seconds:
+            yield f"{taken}: {human_bytes(1 / links.seconds_per_byte)}/s."
         else:
             yield (
-                f"{sent}: about {ms(links.latency_seconds)} each, {ms(links.latency_part)} in all, and "
+                f"{taken}: about {ms(links.latency_seconds)} each, {ms(links.latency_part)} in all, and "
                 f"{ms(links.bandwidth_part)} for the bytes at {human_bytes(1 / links.seconds_per_byte)}/s."
             )
+    measured = _measured_link(setting)
+    if links is not None and measured is not None:
+        sent, rate = measured
+        yield (
+            f"Each way a node's link has {human_bytes(sent)} to carry, headers included: {ms(8 * sent / rate)} at the "
+            f"{rate / 1e6:,.4g} Mbit/s that were measured before the run."
+        )
     if setting.server_percent is not None:
         yield f"Servers use {setting.server_percent:.0f} % of their cores."
 
@@ -141,7 +153,28 @@ def fit_links(setting: Setting) -> Links | None:
         if intercept <= 0:  # nothing left for latency: through the origin
             slope, intercept = float(sizes @ seconds / (sizes @ sizes)), 0.0
         latency, per_byte = float(intercept), max(0.0, float(slope))
+    least = min(_least_seconds(setting), float(seconds.sum())) / float(sizes.sum())
+    if latency is not None and per_byte < least:  # buckets that share a link end together, whatever their size
+        latency, per_byte = max(0.0, float(np.mean(seconds - least * sizes))), least
     return Links(latency, per_byte, len(sizes), int(sizes.sum()))
+
+
+def _least_seconds(setting: Setting) -> float:
+    """What a step's bytes take on a link that was measured; 0 where none was."""
+    measured = _measured_link(setting)
+    return 0.0 if measured is None else 8 * measured[0] / measured[1]
+
+
+def _measured_link(setting: Setting) -> tuple[float, float] | None:
+    """Bytes that a ring sends over a node's link in a step, and bits per second of the slowest; None on one node.
+
+    Neighbours are on one node, so that one worker of each node sends over its link what every worker sends.
+    """
+    record = setting.runs[0].record
+    if record.network is None:
+        return None
+    slowest = min(rate for link in record.network["nodes"] for rate in rates(link))
+    return _FRAME_PER_PAYLOAD * record.traffic["sent_bytes_per_worker_and_step"], slowest
 
 
 def _services(run: Run) -> list[tuple[float, float]]:

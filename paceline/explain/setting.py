@@ -56,6 +56,11 @@ class Setting:
         """What all repeats ran."""
         return self.runs[0].record.spec
 
+    @property
+    def emulated(self) -> bool:
+        """Whether devices were emulated, whose computing takes no CPU time."""
+        return self.runs[0].record.emulation is not None
+
     @cached_property
     def traffic(self) -> Traffic:
         """The strategy with its options."""

@@ -45,7 +45,7 @@ def _longest_excess(worker: Worker, peers: Mapping[str, float]) -> tuple[str | N
 
 
 def _why(case: Case, worker: Worker, late: float) -> Iterator[str]:
-    peers_cpu = mean(peer.cpu_seconds for peer in case.peers)
+    peers_cpu = None if case.setting.emulated else mean(peer.cpu_seconds for peer in case.peers)
     if worker.cpu_seconds is not None and peers_cpu is not None:
         more = worker.cpu_seconds - peers_cpu
         told = f"It spends {ms(worker.cpu_seconds)} of CPU time per step, the others {ms(peers_cpu)}: "
@@ -66,6 +66,8 @@ def _remedy(case: Case, worker: Worker, phase: str | None) -> str:
         return (
             f"Look at what feeds {worker.name}; `--feed dataset:prefetch=2,loaders=1` takes it off the worker's path."
         )
+    if case.setting.emulated:
+        return f"Leave out {worker.device}, or `--strategy ps:mode=stale`, which lets the others go on."
     return (
         f"Look at {worker.device}: a slower core, another process, longer samples. Where it has to stay, "
         "`--strategy ps:mode=stale` lets the others go on."

@@ -141,6 +141,28 @@ def test_latency_and_bandwidth_are_told_apart_by_buckets_of_different_sizes(
     assert any("hide behind backward" in line for line in exchange.evidence)
 
 
+def test_an_exchange_that_fills_a_measured_link_is_not_called_latency(tmp_path: Path) -> None:
+    buckets = [4_000_000, 1_000_000, 2_000_000]  # that all took as long, as those do that share a link
+    link = {"node": 0, "sent_bits_per_second": 1e9, "received_bits_per_second": 8e8, "latency_seconds": 1e-5}
+    found = {}
+    for name, record in (("unknown", {}), ("known", {"network": {"asked": "1Gbps", "nodes": [link]}})):
+        situation = Situation(
+            phases={**USUAL, "exchange": 0.0},
+            buckets=buckets,
+            latency=0.024,
+            bandwidth=1e12,
+            record={**record, "traffic": {"sent_bytes_per_worker_and_step": 7_000_000}},
+        )
+        exchange = named(explain(tmp_path / name, situation), "exchange")
+        assert exchange is not None
+        found[name] = exchange
+    assert "mostly latency" in found["unknown"].sentence
+    assert "mostly bandwidth" in found["known"].sentence
+    assert "wire=bf16" in found["known"].remedy
+    # 7 MB · 1514/1448 at 800 Mbit/s
+    assert any("7.319 MB" in line and "73.2 ms at the 800 Mbit/s" in line for line in found["known"].evidence)
+
+
 def test_exchange_that_may_not_overlap_is_advised_to(tmp_path: Path) -> None:
     spec = {"strategy": "allreduce:overlap=off,wire=bf16"}
     explanation = explain(tmp_path, Situation(phases={**USUAL, "exchange": 0.03}, spec=spec))
