@@ -10,15 +10,12 @@ from paceline.explain.case import Case, Cause
 from paceline.explain.runs import Run
 from paceline.explain.setting import Setting
 from paceline.explain.words import count, ms, percent
-from paceline.measure.links import rates
+from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
 
 _DIFFERENT_SIZES = 2.0
 """From this ratio of bucket sizes on, latency and bandwidth can be told apart."""
-
-_FRAME_PER_PAYLOAD = 1514 / 1448
-"""Bytes on a link for a byte that TCP carries over it."""
 
 _WORTH_DIVIDING = 500_000
 """Bytes of gradients below which neither smaller buckets nor fewer bytes change much."""
@@ -173,8 +170,7 @@ def _measured_link(setting: Setting) -> tuple[float, float] | None:
     record = setting.runs[0].record
     if record.network is None:
         return None
-    slowest = min(rate for link in record.network["nodes"] for rate in rates(link))
-    return _FRAME_PER_PAYLOAD * record.traffic["sent_bytes_per_worker_and_step"], slowest
+    return record.traffic["sent_bytes_per_worker_and_step"] / PAYLOAD_SHARE, slowest(record.network["nodes"])
 
 
 def _services(run: Run) -> list[tuple[float, float]]:

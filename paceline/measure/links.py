@@ -9,10 +9,18 @@ from paceline.units import human_seconds
 Link = Mapping[str, Any]
 """As a record has it."""
 
+PAYLOAD_SHARE = 1448 / 1514
+"""Of what a link carries, what TCP has to carry: the rest are headers down to Ethernet's."""
+
 
 def rates(link: Link) -> tuple[float, float]:
     """Bits per second, to the switch and from it."""
     return link["sent_bits_per_second"], link["received_bits_per_second"]
+
+
+def slowest(links: Sequence[Link]) -> float:
+    """Bits per second of the way that carried least."""
+    return min(rate for link in links for rate in rates(link))
 
 
 def in_words(links: Sequence[Link]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.project.network import TCP_SHARE, Host, Layout, Link, Network
 from paceline.project.profile_step import alone_of, anchor_of, own_backward, profile_of
 from paceline.project.simulate import Setting, simulate
@@ -14,9 +15,6 @@ from paceline.traffic import catalogue
 MESSAGE_SECONDS = 1.1e-4
 """Processor time of one round of a message, however small: gloo's, measured with 2, 4 and 8 workers on loopback.
 Buckets cannot tell it: while backward goes on, what they take is mostly their share of the core."""
-
-PAYLOAD_SHARE = 1448 / 1514
-"""Of what a link carries, all that is not Ethernet's, IP's and TCP's own."""
 
 _LEAST_SHARE = 0.25
 _SEEN_SHARE = 0.05
@@ -71,13 +69,13 @@ def fit_network(records: Sequence[Record]) -> Network | None:
 def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
     """The slowest link, and the share of its rate that explains the exposed exchange of the run, if any was exposed."""
     links = anchor.network["nodes"] if anchor.network is not None else ()
-    slowest = min(min(link["sent_bits_per_second"], link["received_bits_per_second"]) for link in links) / 8
+    bytes_per_second = slowest(links) / 8
     latency = statistics.median(link["latency_seconds"] for link in links)
     profile, traffic = profile_of(records), catalogue.resolve(anchor.spec["strategy"])
     layout = Layout.even(anchor.spec["workers"], len(links))
 
     def network(share: float) -> Network:
-        return Network(between=Link(slowest * share, latency))
+        return Network(between=Link(bytes_per_second * share, latency))
 
     def exposed(share: float) -> float:
         return simulate(profile, Setting(traffic=traffic, layout=layout, network=network(share))).exchange_seconds

@@ -26,7 +26,7 @@ _MOST_QUEUE_BYTES = 2**30  # more than a machine fills in 50 ms, and less than t
 _QUEUED_PACKETS = 100_000
 
 _TRIES = 3
-_DISTURBED_SECONDS = 10.0  # that a run's links may be measured in beyond it, while what disturbs them may pass
+_DISTURBED_SECONDS = 10.0  # for more tries at a run's links, all together, until what disturbs them may have passed
 _DOUBTFUL, _HOPELESS = 5e9, 0.5  # bits a second that not every machine carries, and the share that shows it does not
 _SETTLE_SECONDS = 0.15  # the first burst, and TCP finding its pace
 _WINDOW_SECONDS = 0.1

@@ -171,7 +171,7 @@ class _Influence(torch.autograd.Function):
 
 
 def _nothing_for(parameter: Tensor) -> Tensor:
-    """A gradient of zeros. Added to one that is there it touches no memory, which the device would not have either."""
+    """A gradient of zeros: whole where there is none yet, and otherwise empty, so that adding it touches no memory."""
     if parameter.grad is None:
         return torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
     return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)
