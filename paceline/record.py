@@ -12,6 +12,8 @@ from paceline.errors import DataError, OutputError
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
 SIDECAR_NAME = "series.npz"
+STUDY_NAME = "study.json"
+FAILURE_NAME = "failure.json"
 PHASES = ("input", "forward", "backward", "wait", "exchange", "update", "other")
 """Of a step, in the order they happen."""
 

@@ -12,10 +12,8 @@ from paceline.errors import DataError, SpecError
 from paceline.measure import sidecar
 from paceline.measure.scaling import Scaling
 from paceline.measure.stats import Series
-from paceline.record import FILE_NAME, SIDECAR_NAME, Record
+from paceline.record import FAILURE_NAME, FILE_NAME, SIDECAR_NAME, STUDY_NAME, Record
 
-STUDY_NAME = "study.json"
-FAILURE_NAME = "failure.json"
 _PLACE = ("host", "system", "processor", "cores", "device_kind")
 
 

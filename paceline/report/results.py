@@ -11,12 +11,12 @@ from typing import Any
 
 from paceline.explain.case import Case
 from paceline.explain.gap import Gap
-from paceline.explain.runs import STUDY_NAME, Run, find, of_one_machine
+from paceline.explain.runs import Run, find, of_one_machine
 from paceline.explain.setting import Setting
 from paceline.explain.verdict import Explanation
 from paceline.explain.words import count
 from paceline.measure.scaling import ScalingRow, scaling_rows
-from paceline.record import PHASES, SIDECAR_NAME, Record
+from paceline.record import PHASES, SIDECAR_NAME, STUDY_NAME, Record
 from paceline.report.lines import Dimension, Place, dimensions_of
 from paceline.studies.columns import Column, Value
 

@@ -21,12 +21,10 @@ from typing import Any
 
 from paceline.errors import DataError, OutputError
 from paceline.measure import sidecar
-from paceline.record import FILE_NAME, SCHEMA_VERSION, Record
+from paceline.record import FAILURE_NAME, FILE_NAME, SCHEMA_VERSION, STUDY_NAME, Record
 from paceline.studies.grid import Cell, Grid, Run
 
 STUDY_SCHEMA_VERSION = 1
-STUDY_FILE = "study.json"
-FAILURE_FILE = "failure.json"
 _PARTIAL = ".partial-"
 _LOCK = ".lock"
 _FOLDERS = _RUNS, _FAILED, _DAMAGED = "runs", "failed", "damaged"
@@ -77,7 +75,7 @@ class Store:
             )
 
     def _described(self) -> dict[str, Any] | None:
-        file = self.folder / STUDY_FILE
+        file = self.folder / STUDY_NAME
         try:
             content = json.loads(file.read_text())
             version = content["schema_version"]
@@ -152,7 +150,7 @@ class Store:
                 lock.write(str(os.getpid()))
                 lock.flush()
                 self.check(grid)  # again: another process may have begun a study here meanwhile
-                write_json(self.folder / STUDY_FILE, describe(grid))
+                write_json(self.folder / STUDY_NAME, describe(grid))
                 for partial in self._runs.glob(f"{_PARTIAL}*"):
                     shutil.rmtree(partial)
             except OSError as error:
@@ -195,7 +193,7 @@ class Store:
         return failure
 
     def _failure_file(self, run: Run) -> Path:
-        return self.folder / _FAILED / run.key / FAILURE_FILE
+        return self.folder / _FAILED / run.key / FAILURE_NAME
 
 
 _COMPARED = ("name", "scaling", "equal", "samples", "repeats")

@@ -12,10 +12,11 @@ import pytest
 from studies.quick import Notes, QuickEngine, study
 
 from paceline.errors import DataError, OutputError
+from paceline.record import STUDY_NAME
 from paceline.studies.definition import Study
 from paceline.studies.grid import Grid, spread
 from paceline.studies.schedule import carry_out
-from paceline.studies.store import STUDY_FILE, Store
+from paceline.studies.store import Store
 
 TESTS = Path(__file__).parent.parent
 
@@ -35,7 +36,7 @@ def test_every_run_has_a_folder_with_its_record_and_series(tmp_path: Path) -> No
     assert {p.name for p in (tmp_path / "runs").iterdir()} == {run.key for run in grid.in_turns()}
     for run in grid.in_turns():
         assert {p.name for p in Store(tmp_path).folder_of(run).iterdir()} == {"record.json", "series.npz"}
-    described = json.loads((tmp_path / STUDY_FILE).read_text())
+    described = json.loads((tmp_path / STUDY_NAME).read_text())
     assert described["cells"].keys() == {cell.key for cell in grid.cells}
 
 
@@ -125,7 +126,7 @@ def test_a_damaged_run_is_set_aside_named_and_run_again(tmp_path: Path, harm: st
 @pytest.mark.parametrize("file", ["study", "record"])
 def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path, file: str) -> None:
     grid, _ = carried_out(tmp_path, study(workers=[1, 2]))
-    newer = tmp_path / STUDY_FILE if file == "study" else Store(tmp_path).folder_of(grid.in_turns()[0]) / "record.json"
+    newer = tmp_path / STUDY_NAME if file == "study" else Store(tmp_path).folder_of(grid.in_turns()[0]) / "record.json"
     newer.write_text(json.dumps({**json.loads(newer.read_text()), "schema_version": 99}))
     before, engine = content(tmp_path), QuickEngine()
     with pytest.raises(
@@ -133,7 +134,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path, file: 
     ):
         carried_out(tmp_path, study(workers=[1, 2, 4], workers_per_device="fit"), engine)
     assert engine.ran == []
-    unlocked = {name: data for name, data in content(tmp_path).items() if name not in (".lock", STUDY_FILE)}
+    unlocked = {name: data for name, data in content(tmp_path).items() if name not in (".lock", STUDY_NAME)}
     assert unlocked.items() <= before.items()
     assert json.loads(newer.read_text())["schema_version"] == 99
 
@@ -143,8 +144,8 @@ def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path, file: 
 )
 def test_an_unreadable_study_file_is_told_and_runs_are_kept(tmp_path: Path, wrong: dict[str, Any] | None) -> None:
     carried_out(tmp_path, study())
-    described = json.loads((tmp_path / STUDY_FILE).read_text())
-    (tmp_path / STUDY_FILE).write_text(json.dumps({**described, **wrong}) if wrong is not None else "{")
+    described = json.loads((tmp_path / STUDY_NAME).read_text())
+    (tmp_path / STUDY_NAME).write_text(json.dumps({**described, **wrong}) if wrong is not None else "{")
     before = content(tmp_path)
     with pytest.raises(OutputError, match="the runs beside it are kept"):
         carried_out(tmp_path, study(workers=[1, 2]))
@@ -177,7 +178,7 @@ def test_a_folder_with_other_things_is_refused_and_hidden_files_are_no_other_thi
 def test_a_folder_with_hidden_files_alone_is_taken(tmp_path: Path) -> None:
     (tmp_path / ".hidden").write_text("")
     carried_out(tmp_path, study())
-    assert (tmp_path / STUDY_FILE).exists()
+    assert (tmp_path / STUDY_NAME).exists()
 
 
 def test_what_a_killed_process_left_half_done_is_swept(tmp_path: Path) -> None:
