@@ -1,13 +1,16 @@
 """The simulation of a step against real runs of two workers: each setting predicted from another and one worker alone.
 
     python benchmarks/projection.py [--turns 5] [--steps 100] [--keep FOLDER] [WORKLOAD@BATCH …]
+    sudo python benchmarks/projection.py --bandwidth 1Gbps                 # two nodes with a real link between them
 
-All settings run in turns, two workers on one node, each with one core. Compared is the quietest stretch of steps of
-each with what is predicted from those of allreduce and of one worker alone, as every study has them. On a machine that
-others use it says little, as waiting for a core is not in the model.
+All settings run in turns, two workers, each with one core, on one node or on two. Compared is the quietest stretch of
+steps of each with what is predicted from those of allreduce and of one worker alone in the same turn, as studies have
+them; the error is the median over the turns, in brackets the least and the most. On a machine that others use it says
+little, as waiting for a core is not in the model.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -23,12 +26,11 @@ from paceline.engines.plan import plan
 from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
 from paceline.measure.phases import phases_of
-from paceline.project.calibrate import fit_host
-from paceline.project.network import Layout
-from paceline.project.profile_step import profile_of
-from paceline.project.simulate import Setting, Step, simulate
+from paceline.project.curve import Point
+from paceline.project.whatif import Measured, Question, curve
 from paceline.record import Record
 from paceline.spec import RunSpec
+from paceline.testbed.hosts import Testbed, site
 from paceline.traffic import catalogue
 
 WORKLOADS = ("vae@1", "resnet18:image=32@2")
@@ -49,8 +51,9 @@ QUIET_STEPS = 8
 """Length of the stretch that counts."""
 
 
-def run(workload: str, batch: int, strategy: str, steps: int, folder: Path) -> Record:
-    """One run."""
+def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: int, folder: Path) -> Record:
+    """One run; one worker alone needs one node only."""
+    place = {} if strategy == ALONE else engine.site.settings
     spec = RunSpec(
         workload=workload,
         workers=1 if strategy == ALONE else 2,
@@ -59,8 +62,9 @@ def run(workload: str, batch: int, strategy: str, steps: int, folder: Path) -> R
         steps=steps,
         validate="off",
         feed="synthetic",
+        **place,
     )
-    return LocalEngine().run(plan(spec), folder, NoDisplay())
+    return engine.run(plan(spec, engine.site), folder, NoDisplay())
 
 
 def quietest(record: Record, folder: Path) -> Record:
@@ -81,33 +85,42 @@ def quietest(record: Record, folder: Path) -> Record:
     return dataclasses.replace(record, phases=phases, overlap=overlap, buckets=buckets_of(series, timed))
 
 
-def predicted(known: Sequence[Record], strategy: str) -> Step:
-    """Two workers on one node by this strategy, from records of another and of one worker alone."""
-    host = fit_host(known)
-    assert host is not None, "two workers of one node exchange by the work of their cores"
-    setting = Setting(traffic=catalogue.resolve(strategy), layout=Layout(2, 2), host=host)
-    return simulate(profile_of(known), setting)
-
-
-def measure(workload: str, batch: int, turns: int, steps: int, folder: Path) -> dict[str, list[Record]]:
-    """All settings, in turns."""
-    measured: dict[str, list[Record]] = {strategy: [] for strategy in STRATEGIES}
-    for turn in range(turns):
-        for strategy in STRATEGIES:
-            measured[strategy].append(run(workload, batch, strategy, steps, folder / f"{turn}-{strategy}"))
-    return measured
-
-
-def compare(workload: str, batch: int, quiet: dict[str, Record]) -> None:
-    """A row for each setting."""
-    known = [quiet[ALONE], quiet[ANCHOR]]
+def errors(known: Sequence[Record], quiet: dict[str, Record]) -> dict[str, float]:
+    """By strategy: what two workers were predicted to take, against what they took."""
+    measured = Measured.of_records(known)
+    found = {}
     for strategy in STRATEGIES[2:]:
-        seen = quiet[strategy]
-        exposed = (seen.phases["exchange"] + seen.phases["wait"]) / seen.step_seconds
-        error = predicted(known, strategy).seconds / seen.step_seconds - 1
+        point = Point(workers=2, nodes=quiet[strategy].spec["nodes"], batch=None)
+        (predicted,) = curve(measured, [point], Question(strategy=strategy)).points
+        found[strategy] = predicted.step_seconds / quiet[strategy].step_seconds - 1
+    return found
+
+
+def measure(engine: LocalEngine, text: str, turns: int, steps: int, folder: Path) -> list[dict[str, Record]]:
+    """The quietest stretch of every setting, by turn."""
+    workload, _, batch = text.partition("@")
+    found = []
+    for turn in range(turns):
+        quiet = {}
+        for strategy in STRATEGIES:
+            out = folder / f"{turn}-{strategy}"
+            quiet[strategy] = quietest(run(engine, workload, int(batch), strategy, steps, out), out)
+        found.append(quiet)
+    return found
+
+
+def compare(text: str, turns: Sequence[dict[str, Record]]) -> None:
+    """A row for each setting."""
+    workload, _, batch = text.partition("@")
+    by_turn = [errors([quiet[ALONE], quiet[ANCHOR]], quiet) for quiet in turns]
+    for strategy in STRATEGIES[2:]:
+        seen = [quiet[strategy] for quiet in turns]
+        seconds = statistics.median(record.step_seconds for record in seen)
+        exposed = statistics.median((r.phases["exchange"] + r.phases["wait"]) / r.step_seconds for r in seen)
+        off = sorted(100 * found[strategy] for found in by_turn)
         print(
-            f"| {workload} | {batch} | {strategy} | {1e3 * seen.step_seconds:.1f} ms | {100 * exposed:.0f} % | "
-            f"{100 * error:+.0f} % |",
+            f"| {workload} | {batch} | {strategy} | {1e3 * seconds:.1f} ms | {100 * exposed:.0f} % | "
+            f"{statistics.median(off):+.0f} % ({off[0]:+.0f} to {off[-1]:+.0f}) |",
             flush=True,
         )
 
@@ -118,25 +131,19 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100, help="of every run")
+    parser.add_argument("--bandwidth", help="of the link between two nodes in a testbed; otherwise one node")
     parser.add_argument("--keep", type=Path, help="a folder for the records; otherwise they are removed")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{arguments.turns} turns of {arguments.steps} steps; load at the start {load:.1f}.\n")
     print("| workload | batch | strategy | a step | exposed | error |")
     print("|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        testbed = Testbed(site(2, arguments.bandwidth)) if arguments.bandwidth else None
+        engine = LocalEngine(stack.enter_context(testbed) if testbed else None)
         for text in arguments.workloads:
-            name, _, batch = text.partition("@")
             folder = (arguments.keep or Path(temporary)) / text
-            measured = measure(name, int(batch), arguments.turns, arguments.steps, folder)
-            quiet = {
-                strategy: min(
-                    (quietest(record, folder / f"{turn}-{strategy}") for turn, record in enumerate(runs)),
-                    key=lambda record: record.step_seconds,
-                )
-                for strategy, runs in measured.items()
-            }
-            compare(name, int(batch), quiet)
+            compare(text, measure(engine, text, arguments.turns, arguments.steps, folder))
     print(f"\nLoad at the end {os.getloadavg()[0]:.1f}.")
 
 
