@@ -43,7 +43,7 @@ def _free(folder: Path) -> Path:
 
 def interval(throughput: Mapping[str, Any]) -> str:
     """`512 (505–520)`: the median and its 95 % interval, or a word that there is none worth showing."""
-    figure = Figure(throughput["value"], throughput["low"], throughput["high"])
+    figure = Figure.of(throughput)
     if figure.low is None or figure.high is None:
         return f"{figure.value:,.4g} (no interval)"
     if figure.vague:

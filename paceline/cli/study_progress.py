@@ -55,7 +55,7 @@ class StudyProgress:
     def done(self, run: Run, record: Record) -> None:
         """A line that stays."""
         seconds = human_seconds(sum(record.wall_seconds.values()))
-        made = Figure(*(record.throughput[name] for name in ("value", "low", "high")))
+        made = Figure.of(record.throughput)
         self.note(f"{self._name(run)}: {figure(made, rate)} {record.throughput['unit']}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:

@@ -12,7 +12,7 @@ _FEW_TURNS = 3
 
 def rate_of(record: Record) -> Figure:
     """A record's own throughput."""
-    return Figure(record.throughput["value"], record.throughput["low"], record.throughput["high"])
+    return Figure.of(record.throughput)
 
 
 def rate_over(records: Sequence[Record]) -> Figure:

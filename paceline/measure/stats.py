@@ -3,7 +3,9 @@
 import functools
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,11 @@ class Figure:
     high: float | None = None
     host_limited: bool = False
     """Whether it is the host's figure, which did not keep up with the devices it emulated."""
+
+    @classmethod
+    def of(cls, throughput: Mapping[str, Any]) -> "Figure":
+        """As a record holds it."""
+        return cls(throughput["value"], throughput["low"], throughput["high"])
 
     @property
     def spread(self) -> float | None:
