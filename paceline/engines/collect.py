@@ -17,6 +17,8 @@ from paceline.measure import sidecar
 from paceline.measure.emulation import host_limits
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.links import off_rate
+from paceline.measure.stats import Figure
+from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import Summary, mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
 from paceline.record import Record
@@ -68,7 +70,7 @@ def collect(
         network=network,
         emulation=_emulation(plan, reports, workers, network),
         failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
-        warnings=[*summary.warnings, *_too_wide(plan.spec, summary), *_off_rate(plan, network), *_warnings(first)],
+        warnings=_warnings(plan, summary, reports, network),
     )
     out.mkdir(parents=True, exist_ok=True)
     sidecar.save(out, series)
@@ -104,7 +106,7 @@ def _emulation(
     # Of the step, so that it is what the figure is off by: 20 ms beside an exchange of 30 s are nothing.
     whole = sum(row["step_seconds"] for row in workers)
     overrun = float((np.sum(taken) - np.sum(planned)) / whole)
-    busy = _mean([report["use"]["busy_percent"] for report in reports])
+    busy, stolen = _mean([report["use"]["busy_percent"] for report in reports]), _stolen_percent(reports)
     exposed = sum(row["phases"]["exchange"] + row["phases"]["wait"] for row in workers)
     seen = exposed >= _EXPOSED_SHARE * whole
     exchanging = _mean([report["exchange_busy_percent"] for report in reports]) if seen else None
@@ -114,11 +116,19 @@ def _emulation(
         "device_seconds_per_step": float(np.mean(planned)),
         "overrun_percent": 100 * overrun,
         "host_busy_percent": busy,
+        "host_stolen_percent": stolen,
         "exchange_busy_percent": exchanging,
         "host_limits": host_limits(
-            busy if exchanging is None or busy is None else max(busy, exchanging), overrun, network
+            busy_percent=busy if exchanging is None or busy is None else max(busy, exchanging),
+            stolen_percent=stolen,
+            overrun=overrun,
+            network=network,
         ),
     }
+
+
+def _stolen_percent(reports: Sequence[dict[str, Any]]) -> float | None:
+    return _mean([report["use"]["stolen_percent"] for report in reports])
 
 
 def _mean(percents: Sequence[float | None]) -> float | None:
@@ -167,28 +177,31 @@ def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[Wo
     }
 
 
+def _warnings(plan: Plan, summary: Summary, reports: Sequence[dict[str, Any]], network: Links) -> list[str]:
+    """What is wrong with the figures, or with what was asked for; how emulation went is told in `emulation`."""
+    disturbed = [] if plan.paces else [*_off_rate(network), *stolen_cores(_stolen_percent(reports))]
+    return [*summary.warnings, *_too_wide(plan.spec, summary), *disturbed, *_of_training(reports[0])]
+
+
 def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
     """A run that was to end by itself came to its ceiling first."""
     if spec.until_percent is None:
         return []
-    value, low, high = (summary.throughput[name] for name in ("value", "low", "high"))
-    if value is None or low is None or high is None:
+    spread = Figure.of(summary.throughput).spread
+    if spread is None:
         known = "is not known well enough for any interval"
+    elif 100 * spread <= spec.until_percent:
+        return []
     else:
-        percent = 100 * max(high - value, value - low) / value
-        if percent <= spec.until_percent:
-            return []
-        known = f"is known within ± {percent:.1f} % only"
+        known = f"is known within ± {100 * spread:.1f} % only"
     return [
         f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a smaller --until-percent, "
         "or allow more --seconds or --steps."
     ]
 
 
-def _off_rate(plan: Plan, network: Links) -> list[str]:
-    """Links that did not have the rate that was asked for; of emulated devices `emulation` says it."""
-    if plan.paces:
-        return []
+def _off_rate(network: Links) -> list[str]:
+    """Links that did not have the rate that was asked for."""
     return [
         f"The link of n{link['node']} was measured at {format_bandwidth(rate)} instead of "
         f"{format_bandwidth(link['asked_bits_per_second'])}: this machine was the limit. "
@@ -197,7 +210,7 @@ def _off_rate(plan: Plan, network: Links) -> list[str]:
     ]
 
 
-def _warnings(first: dict[str, Any]) -> list[str]:
+def _of_training(first: dict[str, Any]) -> list[str]:
     warnings = []
     if first["updates"] < first["lr_warmup_steps"]:
         warnings.append(

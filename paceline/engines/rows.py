@@ -68,7 +68,7 @@ def device_rows(
     emulated = plan.placement.kind == "emulated"
     for device in dict.fromkeys(w["device"] for w in workers):
         here = [w["rank"] for w in workers if w["device"] == device]
-        busy = [reports[rank]["use"]["busy_percent"] for rank in here]
+        busy, stolen = ([reports[rank]["use"][name] for rank in here] for name in ("busy_percent", "stolen_percent"))
         used = [workers[rank]["utilisation_percent"] for rank in here]
         by_workers = None if None in used else sum(used)
         rows.append(
@@ -76,6 +76,7 @@ def device_rows(
                 "device": device,
                 "cores": workers[here[0]]["cores"],
                 "busy_percent": None if None in busy or emulated else sum(busy) / len(busy),
+                "stolen_percent": None if None in stolen or emulated else sum(stolen) / len(stolen),
                 "workers_percent": by_workers if plan.placement.kind == "cpu" else None,
             }
         )

@@ -138,9 +138,10 @@ def _shared_cores_alone(case: Case) -> Iterator[Cause]:
 def _without_core(case: Case, seconds: float, core: _Core) -> Iterator[Cause]:
     """Computing without the core: queued for it, or standing still. Where the system does not count the queue, others
     cannot have had the core for longer than they were busy."""
-    others = core.queued
-    if others is None:
-        others = max(case.setting.outside_percent.values(), default=100.0) / 100 * case.setting.step_seconds
+    outside = max(case.setting.outside_percent.values(), default=100.0)
+    stolen = max(case.setting.stolen_percent.values(), default=0.0)
+    # A core that another machine has is one the system believes it gave: nobody queues for it.
+    others = (outside if core.queued is None else stolen) / 100 * case.setting.step_seconds + (core.queued or 0.0)
     shared = seconds * min(1.0, others / core.lost) if core.lost else 0.0
     if case.noticeable(shared):
         yield _shared_cores(case, shared, core)
@@ -157,7 +158,10 @@ def _without_core(case: Case, seconds: float, core: _Core) -> Iterator[Cause]:
 
 def _shared_cores(case: Case, seconds: float, core: _Core) -> Cause:
     who, remedy = _who_shares(case.setting)
-    told = ", ".join(f"{device} {share:.0f} %" for device, share in case.setting.outside_percent.items() if share >= 1)
+    told, stolen = (
+        ", ".join(f"{device} {share:.0f} %" for device, share in shares.items() if share >= 1)
+        for shares in (case.setting.outside_percent, case.setting.stolen_percent)
+    )
     return Cause(
         name="shared cores",
         headline="Slower compute",
@@ -167,6 +171,7 @@ def _shared_cores(case: Case, seconds: float, core: _Core) -> Cause:
             f"Computing takes {ms(core.wall)} of a step, of which the device gave its workers at most {ms(core.cpu)}.",
             *([f"They were ready to run and queued for {ms(core.queued)} of it."] if core.queued is not None else []),
             *([f"Busy with others than workers: {told}."] if told else []),
+            *([f"Of that, given to other machines on the same host (steal): {stolen}."] if stolen else []),
         ),
         remedy=remedy,
     )
@@ -176,7 +181,13 @@ def _who_shares(setting: Setting) -> tuple[str, str]:
     """Who has the cores while workers lack them, and what to do about it."""
     foreign = max(setting.foreign_percent.values(), default=0.0)
     served = max(setting.served_percent.values(), default=0.0) if setting.serving_devices else 0.0
+    stolen = max(setting.stolen_percent.values(), default=0.0)
     quieter = "other processes use them", "End what else runs on this machine, or use fewer workers."
+    if stolen >= FOREIGN_PERCENT and stolen >= max(foreign, served):
+        return (
+            "other machines on the same host have them (steal)",
+            "Run again when they are quieter, or on cores that are not shared.",
+        )
     if foreign >= FOREIGN_PERCENT and foreign >= served:
         return quieter
     if setting.serving_devices:

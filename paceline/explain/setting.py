@@ -139,9 +139,20 @@ class Setting:
 
     @property
     def foreign_percent(self) -> dict[str, float]:
-        """Per device: how busy processes that are not of this run kept its cores, servers' share taken off."""
-        served = self.served_percent
-        return {name: max(0.0, share - served.get(name, 0.0)) for name, share in self.outside_percent.items()}
+        """Per device: how busy processes of this machine that are not of this run kept its cores."""
+        served, stolen = self.served_percent, self.stolen_percent
+        known = self.outside_percent.items()
+        return {name: max(0.0, share - served.get(name, 0.0) - stolen.get(name, 0.0)) for name, share in known}
+
+    @property
+    def stolen_percent(self) -> dict[str, float]:
+        """Per device: the share of its cores' time that other machines on the same host had; only what was measured."""
+        found: dict[str, list[float]] = {}
+        for run in self.runs:
+            for row in run.record.utilisation:
+                if row.get("stolen_percent") is not None:
+                    found.setdefault(row["device"], []).append(row["stolen_percent"])
+        return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
 
     @property
     def outside_percent(self) -> dict[str, float]:

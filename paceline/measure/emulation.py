@@ -15,12 +15,16 @@ AGREEMENT = 0.03
 _LEFT_OUT = ("slow_motion", "turn", "steps", "seconds")
 
 
-def host_limits(busy_percent: float | None, overrun: float, network: dict[str, Any] | None) -> list[str]:
+def host_limits(
+    *, busy_percent: float | None, stolen_percent: float | None, overrun: float, network: dict[str, Any] | None
+) -> list[str]:
     """Reasons why figures are the host's and not the devices': what was too slow for them."""
     limits = []
     if busy_percent is None or busy_percent >= BUSY_PERCENT:
         how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
         limits.append(how)
+    if stolen_percent is not None and stolen_percent > 100 * AGREEMENT:
+        limits.append(f"other machines on the same host had {stolen_percent:.0f} % of the cores' time (steal)")
     if overrun > AGREEMENT:
         limits.append(f"forward, backward and update made a step {overrun:.0%} longer than on the device")
     for link, rate in off_rate(network):

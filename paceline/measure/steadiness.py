@@ -15,6 +15,7 @@ _MEAN_APART = 0.02
 _SLOW_STEP = 2.0
 _MOST_WARMUP = 0.45
 _ENOUGH_STEPS = 100
+_STOLEN_PERCENT = 3.0
 
 
 def unsteady(throughput: Figure, rates: Series, *, mean: float, step_seconds: Series, warmup: int) -> list[str]:
@@ -25,7 +26,7 @@ def unsteady(throughput: Figure, rates: Series, *, mean: float, step_seconds: Se
     """
     steps = step_seconds[warmup:]
     if throughput.spread is None:
-        told = [f"There is no interval: {len(steps)} timed steps are too few. Run at least {_ENOUGH_STEPS} steps."]
+        told = [f"There is no interval: too few steps ({len(steps)}) were timed. Run at least {_ENOUGH_STEPS} steps."]
     else:
         causes = (_long_warmup(step_seconds, warmup), _drift(rates), _two_levels(steps), _wide(throughput, rates))
         told = [cause for cause in causes if cause][:1]
@@ -38,6 +39,16 @@ def fixed_timing_warning(*, warmup: int, steps: int) -> str:
         f"Timed the originals' way: {steps} steps after {warmup} as one window. There is no interval, and a longer "
         "warm-up or an uneven pace would not show. Use --timing detected for a figure to rely on."
     )
+
+
+def stolen_cores(percent: float | None) -> list[str]:
+    """What is wrong where a virtual machine's cores were lent to others, for this share of the time."""
+    if percent is None or percent < _STOLEN_PERCENT:
+        return []
+    return [
+        f"Other machines on the same host had {percent:.0f} % of the cores' time (steal): figures are lower than this "
+        "machine's own. Run again when they are quieter, or on cores that are not shared."
+    ]
 
 
 def _long_warmup(step_seconds: Series, warmup: int) -> str | None:

@@ -143,8 +143,8 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
     sampled = anchor if anchor.gradients else alone
     if sampled is None or not sampled.gradients:
         raise DataError(
-            f"The record of {anchor.spec['strategy']} with {workers} worker(s) has no gradient times: its "
-            f"{anchor.steps_timed} timed steps were too few. Run it for longer."
+            f"The record of {anchor.spec['strategy']} with {workers} worker(s) has no gradient times: "
+            f"too few steps ({anchor.steps_timed}) were timed. Run it for longer."
         )
     spread, told = _spread(anchor)
     told = (*told, *_uncertain(anchor), *_disturbed(anchor))

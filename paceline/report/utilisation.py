@@ -15,7 +15,8 @@ from paceline.report.tables import Cell, Table, number, word
 from paceline.studies.columns import COLUMNS
 
 _WORKERS, _SERVERS, _OTHERS, _ANYONE = "this run's workers", "its servers", "other processes", "anyone"
-_PARTS = (_WORKERS, _SERVERS, _OTHERS, _ANYONE)
+_STOLEN = "other machines on the host"
+_PARTS = (_WORKERS, _SERVERS, _OTHERS, _STOLEN, _ANYONE)
 
 
 def utilisation(results: Results) -> Section | None:
@@ -58,7 +59,9 @@ def _busy(row: Result) -> dict[str, float]:
         if server.get("utilisation_percent") is not None
     ]
     servers = min(busy - workers, sum(served) / len(devices))
-    return {_WORKERS: workers, _SERVERS: servers, _OTHERS: busy - workers - servers}
+    rest = busy - workers - servers
+    stolen = min(rest, statistics.fmean(device.get("stolen_percent") or 0.0 for device in devices))
+    return {_WORKERS: workers, _SERVERS: servers, _OTHERS: rest - stolen, _STOLEN: stolen}
 
 
 def _title(busy: Sequence[tuple[Result, dict[str, float]]]) -> str:

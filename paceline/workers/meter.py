@@ -18,6 +18,12 @@ class Use(TypedDict):
     loader_percent: float | None
     """By the processes this worker started: its loaders; None without any."""
 
+    stolen_percent: float | None
+    """Of what was busy: by other machines on the same host. Only a virtual machine has it."""
+
+
+NOT_MEASURED: Use = {"busy_percent": None, "loader_percent": None, "stolen_percent": None}
+
 
 class Meter(Protocol):
     """Adds up over stretches of training; pauses for validation and checkpoints do not count."""
@@ -37,8 +43,8 @@ class CoreMeter:
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._cores = cores
-        self._seconds = self._busy = self._loaders = 0.0
-        self._since: tuple[float, float | None, float] | None = None
+        self._seconds = self._busy = self._stolen = self._loaders = 0.0
+        self._since: tuple[float, tuple[float, float] | None, float] | None = None
         self._blind = False
 
     def resume(self) -> None:
@@ -49,32 +55,36 @@ class CoreMeter:
         """Training stops for a while, or for good."""
         if self._since is None:
             return
-        begun, busy, loaders = self._since
-        now, busy_now = time.perf_counter(), self._core_seconds()
+        begun, before, loaders = self._since
+        now, after = time.perf_counter(), self._core_seconds()
         self._seconds += now - begun
         self._loaders += max(0.0, _children_seconds() - loaders)
-        if busy is None or busy_now is None:
+        if before is None or after is None:
             self._blind = True
         else:
-            self._busy += busy_now - busy
+            self._busy += after[0] - before[0]
+            self._stolen += after[1] - before[1]
         self._since = None
 
     def use(self) -> Use:
         """Over all stretches."""
         available = self._seconds * len(self._cores)
         if not available:
-            return {"busy_percent": None, "loader_percent": None}
-        busy = None if self._blind else min(100.0, 100 * self._busy / available)
+            return NOT_MEASURED
+        busy, stolen = (
+            None if self._blind else min(100.0, 100 * seconds / available) for seconds in (self._busy, self._stolen)
+        )
         loaders = 100 * self._loaders / available if self._loaders else None
-        return {"busy_percent": busy, "loader_percent": loaders}
+        return {"busy_percent": busy, "loader_percent": loaders, "stolen_percent": stolen}
 
-    def _core_seconds(self) -> float | None:
-        """Seconds in which this worker's cores were not idle, since the machine started."""
+    def _core_seconds(self) -> tuple[float, float] | None:
+        """Seconds in which this worker's cores were not idle, and of them those of other machines, since the start."""
         times = psutil.cpu_times(percpu=True)
         if not self._cores or max(self._cores) >= len(times):
             return None
         idle = (times[core].idle + getattr(times[core], "iowait", 0.0) for core in self._cores)
-        return float(sum(sum(times[core]) for core in self._cores) - sum(idle))
+        stolen = sum(getattr(times[core], "steal", 0.0) for core in self._cores)
+        return float(sum(sum(times[core]) for core in self._cores) - sum(idle)), float(stolen)
 
 
 class GpuMeter:
@@ -104,7 +114,7 @@ class GpuMeter:
     def use(self) -> Use:
         """Over all stretches; the driver's figure is of the time before each reading."""
         mean = sum(self._readings) / len(self._readings) if self._readings else None
-        return {"busy_percent": mean, "loader_percent": None}
+        return {**NOT_MEASURED, "busy_percent": mean}
 
 
 class NoMeter:
@@ -117,8 +127,8 @@ class NoMeter:
         """Nothing to note."""
 
     def use(self) -> Use:
-        """Not measured."""
-        return {"busy_percent": None, "loader_percent": None}
+        """Nothing."""
+        return NOT_MEASURED
 
 
 def meter_for(cores: Sequence[int], gpu: str | None) -> Meter:

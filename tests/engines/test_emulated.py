@@ -52,6 +52,8 @@ def test_gradients_of_real_size_are_exchanged_and_nothing_is_learned(strategy: s
     assert set(record.learning["loss"]) == {None}
     assert record.spec["optimizer"] == "sgd"
     assert [row["busy_percent"] for row in record.utilisation] == [None] * 3
+    assert record.emulation is not None
+    assert 0 <= record.emulation["host_stolen_percent"] <= record.emulation["host_busy_percent"]
 
 
 def test_a_profile_from_a_file_sets_when_every_gradient_is_ready(tmp_path: Path) -> None:
@@ -109,19 +111,21 @@ def test_twice_the_slow_motion_with_the_same_rate_makes_a_figure_count(tmp_path:
     assert [row.throughput.host_limited for row in scaling_rows([limited, at(2, 0.99)])] == [False, False]
 
 
-def test_reasons_are_busy_cores_late_steps_and_slow_links() -> None:
+def test_reasons_are_busy_and_stolen_cores_late_steps_and_slow_links() -> None:
     slow = {
         "nodes": [
             {"node": 1, "asked_bits_per_second": 1e9, "sent_bits_per_second": 9e8, "received_bits_per_second": 1e9}
         ]
     }
-    assert host_limits(50, 0.01, None) == []
-    assert host_limits(85, 0.05, slow) == [
+    fine: dict[str, Any] = {"busy_percent": 50.0, "stolen_percent": 2.0, "overrun": 0.01, "network": None}
+    assert host_limits(**fine) == []
+    assert host_limits(busy_percent=85, stolen_percent=4, overrun=0.05, network=slow) == [
         "cores were 85 % busy",
+        "other machines on the same host had 4 % of the cores' time (steal)",
         "forward, backward and update made a step 5% longer than on the device",
         "the link of n1 carried 90% of what was asked for",
     ]
-    assert host_limits(None, 0, None) == ["how busy cores were is not known"]
+    assert host_limits(**{**fine, "busy_percent": None}) == ["how busy cores were is not known"]
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,7 @@ def test_a_record_says_who_came_late_and_how_busy_everybody_was(tmp_path: Path) 
         assert sum(worker["phases"].values()) == pytest.approx(worker["step_seconds"], rel=0.01)
         assert 0 < worker["utilisation_percent"] < 80  # a sleeper needs no processor
     assert [row["device"] for row in record.utilisation] == [w["device"] for w in record.per_worker]
+    assert all(0 <= row["stolen_percent"] <= row["busy_percent"] for row in record.utilisation)
 
 
 def test_a_record_has_the_buckets_and_gradients_that_a_projection_needs(tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ class Situation:
     """Of a worker's computing in a step: ready to run, and no core free; None: the system does not count."""
 
     outside_percent: float = 0.0
+    stolen_percent: float = 0.0
+    """Of that: by other machines on the host."""
+
     buckets: Sequence[int] = ()
     """Bytes of each; they become ready one after the other during backward."""
 
@@ -209,7 +212,13 @@ def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
         "per_worker": rows,
         "servers": [dict(server) for server in s.servers],
         "utilisation": [
-            {"device": device, "cores": [0], "busy_percent": own + s.outside_percent, "workers_percent": own}
+            {
+                "device": device,
+                "cores": [0],
+                "busy_percent": own + s.outside_percent,
+                "workers_percent": own,
+                "stolen_percent": s.stolen_percent,
+            }
             for device, own in used.items()
         ],
         "phases": mean,

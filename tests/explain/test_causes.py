@@ -210,6 +210,16 @@ def test_the_run_queue_tells_a_sleeper_from_one_who_lacks_a_core(tmp_path: Path)
     assert any("queued for 33.0 ms" in line for line in starved.leading.evidence)
 
 
+def test_a_core_that_another_machine_has_is_missed_though_nobody_queues_for_it(tmp_path: Path) -> None:
+    stolen = Situation(cpu=0.060, queued=0.0, outside_percent=35.0, stolen_percent=35.0)
+    leading = explain(tmp_path, stolen).leading
+    assert leading is not None
+    assert (leading.name, leading.seconds) == ("shared cores", pytest.approx(0.033))
+    assert "other machines on the same host" in leading.sentence
+    assert "End what else runs" not in leading.remedy
+    assert any("(steal): cpu:0 35 %" in line for line in leading.evidence)
+
+
 @pytest.mark.parametrize(
     ("changes", "who"),
     [

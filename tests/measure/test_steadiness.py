@@ -7,6 +7,7 @@ import pytest
 from pace import steady, warming_up, worker
 
 from paceline.measure.stats import Series
+from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import summarise
 
 
@@ -28,7 +29,13 @@ def test_a_sound_run_is_not_warned_of(steps: int, correlation: float) -> None:
 
 def test_too_few_steps_are_told_with_the_number_that_would_do() -> None:
     (warning,) = warnings(np.ones(4))
-    assert warning == "There is no interval: 3 timed steps are too few. Run at least 100 steps."
+    assert warning == "There is no interval: too few steps (3) were timed. Run at least 100 steps."
+
+
+def test_cores_that_other_machines_had_are_told_with_the_share() -> None:
+    assert stolen_cores(None) == stolen_cores(1.0) == []
+    (warning,) = stolen_cores(12.3)
+    assert warning.startswith("Other machines on the same host had 12 % of the cores' time")
 
 
 def test_a_drift_is_told_with_its_size_and_its_direction() -> None:

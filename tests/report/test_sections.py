@@ -208,12 +208,13 @@ def test_the_exchange_in_a_step_is_hidden_until_backward_ends(results: Results) 
 
 def test_utilisation_is_divided_by_who_used_the_device(tmp_path: Path) -> None:
     server = {"device": "cpu:0", "utilisation_percent": 4.0}
-    busy = together(2, strategy="ps", buckets=(), outside_percent=6.0, servers=[server])
+    busy = together(2, strategy="ps", buckets=(), outside_percent=6.0, stolen_percent=1.0, servers=[server])
     section = one(utilisation(read([study(tmp_path, [busy])])))
     headings, (row,) = section.tables[0].headings, section.tables[0].rows
     values = dict(zip(headings, (cell.value for cell in row), strict=True))
     assert values["its servers"] == pytest.approx(2.0)  # of two devices
-    assert values["other processes"] == pytest.approx(4.0)
+    assert values["other processes"] == pytest.approx(3.0)
+    assert values["other machines on the host"] == pytest.approx(1.0)
 
 
 def test_utilisation_that_was_not_measured_is_not_shown(tmp_path: Path) -> None:

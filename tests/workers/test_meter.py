@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -54,8 +55,26 @@ def test_what_children_do_is_told_apart(pinned: None) -> None:
     assert loaders > 15  # others may want the core, too
 
 
+def test_what_other_machines_took_of_a_core_is_part_of_what_was_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Times(NamedTuple):
+        user: float
+        idle: float
+        steal: float
+
+    times = iter([Times(100.0, 50.0, 5.0), Times(100.04, 50.03, 5.03)])
+    monkeypatch.setattr("paceline.workers.meter.psutil.cpu_times", lambda percpu: [next(times)])
+    meter = CoreMeter([0])
+    meter.resume()
+    time.sleep(0.1)
+    meter.pause()
+    use = meter.use()
+    assert use["busy_percent"] is not None
+    assert use["stolen_percent"] == pytest.approx(use["busy_percent"] * 3 / 7)
+    assert 0 < use["busy_percent"] <= 70
+
+
 def test_nothing_measured_is_none_and_never_zero() -> None:
-    assert CoreMeter([CORE]).use() == {"busy_percent": None, "loader_percent": None}
+    assert set(CoreMeter([CORE]).use().values()) == {None}
     blind = CoreMeter([10_000])
     blind.resume()
     blind.pause()
