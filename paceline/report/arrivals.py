@@ -119,7 +119,7 @@ def _chart(results: Results, strips: Sequence[Mapping[str, Any]]) -> alt.LayerCh
         ticks.encode(x=x, y=charts.row_axis(), color=colour, tooltip=told),
         marks.encode(x=x, y=charts.row_axis(), color=colour, tooltip=told),
         charts.named_rows(medians),
-        shown=shown_first(results),
+        shown=shown_first(results, tuple(dict.fromkeys(row["line"] for row in strips))),
         height=alt.Step(charts.BAND),
     )
 

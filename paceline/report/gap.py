@@ -11,7 +11,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions, share
 from paceline.report.section import Chart, Section
-from paceline.report.shown import fastest, shown_first
+from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, Table, number, word
 
 _HOVER = [
@@ -68,7 +68,8 @@ def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> alt.Layer
         tooltip=_HOVER,
     )
     names = charts.named_rows(data.transform_filter("datum.order == 0"))
-    return charts.layered(bars, names, shown=shown_first(results), height=alt.Step(charts.BAND))
+    shown = shown_first(results, lines_of(row for row, _ in divided))
+    return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
 
 
 def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:

@@ -26,8 +26,12 @@ def chosen_first(results: Results) -> dict[str, tuple[str, ...]]:
 
 
 def shown_first(results: Results, here: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The curves that are shown at first, in a chart that has only some of them."""
-    return tuple(line for line in _lines(results, chosen_first(results)) if here is None or line in here)
+    """The curves that are shown at first. A chart that has others only, of another model, shows some of its own: on
+    the page it is hidden until one of them is chosen, but as a picture it stands alone."""
+    chosen = _lines(results, chosen_first(results))
+    if here is None:
+        return chosen
+    return tuple(line for line in chosen if line in here) or tuple(here[:MOST_AT_FIRST])
 
 
 def lines_of(rows: Iterable[Result]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
-from paceline.report.shown import fastest, shown_first
+from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, Table, number, word
 from paceline.studies.columns import COLUMNS
 
@@ -86,7 +86,8 @@ def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) ->
         ],
     )
     names = charts.named_rows(data.transform_filter("datum.order == 0"))
-    return charts.layered(bars, names, shown=shown_first(results), height=alt.Step(charts.BAND))
+    shown = shown_first(results, lines_of(row for row, _ in busy))
+    return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
 
 
 def _bars(busy: Sequence[tuple[Result, dict[str, float]]]) -> Iterator[dict[str, Any]]:

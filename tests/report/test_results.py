@@ -7,7 +7,10 @@ import pytest
 from report.made import baseline, changed, describe, learning, study, together, usual
 
 from paceline.errors import DataError, SpecError
+from paceline.report.charts import SHOWN
+from paceline.report.pictures import png, svg
 from paceline.report.results import read
+from paceline.report.scaling import throughput
 from paceline.report.shown import choices, chosen_first, fastest, shown_first
 
 
@@ -125,3 +128,20 @@ def test_of_many_curves_those_around_the_fastest_are_shown_first(tmp_path: Path)
     assert fastest(results.rows).line in shown
     assert 1 < len(shown) <= 10
     assert set(chosen_first(results)["strategy"]) < set(choices(results)["strategy"])
+
+
+def test_a_picture_of_another_model_than_the_fastest_shows_its_own_curves(tmp_path: Path) -> None:
+    many = [
+        together(2, strategy=f"allreduce:bucket={size}MB", spec={"workload": workload})
+        for workload, sizes in (("vae", range(1, 8)), ("pilotnet", range(11, 18)))
+        for size in sizes
+    ]
+    alone = [baseline(workload="vae"), baseline(workload="pilotnet")]
+    results = read([study(tmp_path, [*alone, *many], series=False)])
+    pictures = throughput(results).charts
+    assert len(pictures) == 2
+    for picture in pictures:
+        shown = next(param["value"] for param in picture.specification["params"] if param["name"] == SHOWN)
+        assert set(shown) <= set(picture.lines)
+        assert shown
+        assert png(svg(picture)).startswith(b"\x89PNG")
