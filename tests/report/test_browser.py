@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator
+from report import made
 from report.browser import Visit, chromium, visit
 
 from paceline.report import against, styles
@@ -152,6 +153,29 @@ def test_choosing_a_strategy_changes_charts_and_tables(seen: Visit) -> None:
     _until(seen, points, before)
     assert rows.count() == lines
     assert seen.complaints == []
+
+
+def test_a_chart_beside_one_that_is_hidden_takes_its_place(browser: Browser, tmp_path: Path) -> None:
+    alone = [made.baseline(workload=workload) for workload in ("pilotnet", "vae")]
+    together = [made.together(spec={"workload": workload}) for workload in ("pilotnet", "vae")]
+    results = read([made.study(tmp_path, [*alone, *together], series=False)])
+    with visit(browser, _written(tmp_path / "report.html", page(results, sections(results)))) as seen:
+        drawn = seen.page.locator("[data-chart=throughput-1] .marks")
+        beside = _width(drawn)
+        seen.page.get_by_role("checkbox", name="vae").uncheck()
+        seen.page.wait_for_function("document.querySelector('[data-chart=throughput-1] .marks').clientWidth > 800")
+        assert seen.page.locator("[data-chart=throughput-2]").is_hidden()
+        assert _width(drawn) > 1.8 * beside
+        seen.page.get_by_role("checkbox", name="vae").check()
+        seen.page.wait_for_function("document.querySelector('[data-chart=throughput-1] .marks').clientWidth < 600")
+        assert _width(seen.page.locator("[data-chart=throughput-2] .marks")) == pytest.approx(beside, abs=2)
+        assert seen.complaints == []
+
+
+def _width(drawn: Locator) -> float:
+    box = drawn.bounding_box()
+    assert box is not None
+    return box["width"]
 
 
 def _until(seen: Visit, found: Locator, count: int) -> None:

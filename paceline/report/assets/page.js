@@ -63,6 +63,9 @@
 
   const places = [...document.querySelectorAll(".chart")];
   const drawAll = () => Promise.all(places.map(draw));
+  // Titles are wrapped and legends laid out for a width; a small change needs neither.
+  const outgrown = (place) => place.clientWidth > 0 && Math.abs(place.clientWidth - place.dataset.drawn) > 24;
+  const fitAll = () => Promise.all(places.filter(outgrown).map(draw));
 
   const choose = () => {
     const lines = shown();
@@ -75,6 +78,7 @@
     for (const row of document.querySelectorAll("[data-line]")) row.hidden = !kept.has(content.lines[row.dataset.line].line);
     const told = document.getElementById("shown");
     if (told) told.textContent = `${lines.length} of ${content.lines.length} curves are shown`;
+    return fitAll(); // a chart beside one that is hidden has its place, too
   };
 
   const valueOf = (cell) => cell.dataset.value ?? cell.textContent;
@@ -149,13 +153,10 @@
   });
   form?.addEventListener("change", choose);
   dark.addEventListener("change", drawAll);
-  // Titles are wrapped and legends laid out for a width; a small change needs neither.
   let waiting;
   addEventListener("resize", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      for (const place of places) if (Math.abs(place.clientWidth - place.dataset.drawn) > 24) draw(place);
-    }, 150);
+    waiting = setTimeout(fitAll, 150);
   });
-  drawAll().then(() => { choose(); document.documentElement.dataset.ready = "true"; });
+  drawAll().then(choose).then(() => { document.documentElement.dataset.ready = "true"; });
 })();
