@@ -1,5 +1,7 @@
 """The command line: verbs, one catch for every error, and the exit codes 0, 1 and 2."""
 
+import errno
+import os
 import signal
 import sys
 from types import FrameType
@@ -10,6 +12,8 @@ import typer
 from paceline import __version__
 from paceline.cli import catalogues, doctor, explain, profile, project, references, report, study, testbed, train
 from paceline.errors import PacelineError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="paceline",
@@ -58,6 +62,12 @@ def main() -> None:
     except PacelineError as error:
         print(f"paceline: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print would fail again
+        print(f"paceline: {error.strerror}: make room for the output, and run again.", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("paceline: Stopped by the user.", file=sys.stderr)
         sys.exit(1)

@@ -261,3 +261,12 @@ def test_a_signal_to_the_whole_process_group_ends_a_run_in_order(tmp_path: Path)
     assert process.returncode == 1
     (record,) = tmp_path.rglob("record.json")
     assert json.loads(record.read_text())["failures"] == ["Stopped by the user before the end."]
+
+
+def test_a_full_disk_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "paceline", "workloads"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert told.returncode == 1
+    assert told.stderr == "paceline: No space left on device: make room for the output, and run again.\n"
