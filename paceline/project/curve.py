@@ -1,6 +1,12 @@
 """A projected curve: the points asked for, the answer at each, and what is to be said about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from paceline.errors import SpecError
+
+_BATCH_REACH = 32
+"""How many times the batches that were measured may be asked for, or what part of them."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +47,14 @@ class Curve:
 
     validated_on: str
     warnings: tuple[str, ...]
+
+
+def require_near_batches(points: Sequence[Point], smallest: float, largest: float) -> None:
+    """Refuse batches that are far from all that were measured."""
+    for batch in (point.batch for point in points if point.batch is not None):
+        if not smallest / _BATCH_REACH <= batch <= largest * _BATCH_REACH:
+            measured = f"{smallest:g}" if smallest == largest else f"{smallest:g} to {largest:g}"
+            raise SpecError(
+                f"Batch {batch:g} is too far from the measured {measured}: ask for {_BATCH_REACH} times as much or as "
+                "little at most, or measure nearer to it."
+            )

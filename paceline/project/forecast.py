@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.errors import DataError, SpecError
-from paceline.project.curve import Curve, Point, Projected
+from paceline.project.curve import Curve, Point, Projected, require_near_batches
 from paceline.project.fit import Posterior, fit
 from paceline.project.laws import COMPUTE, Array, Settings
 from paceline.project.table import Table
@@ -26,6 +26,7 @@ _NOISY = 0.10
 # A row, and the median of all rows of a count, may be so many times away from the laws.
 _HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
 _WORTH_NAMING = 0.05
+_SAME_WHOLE = 0.02
 _KNEE_GAIN = 1.5
 _KNEE_POINTS = 200
 _AT_ONCE = 2048
@@ -121,13 +122,14 @@ class Forecast:
         """The first count at which a doubling brings less than half of what it could, up to the most asked for."""
         most = max(point.workers for point in points)
         counts = np.unique(np.geomspace(1, most, _KNEE_POINTS).round().astype(int))
-        asked = [Point(int(count)) for count in (*counts, *(2 * counts))]
+        asked = [Point(int(count), None, _batch_for(points, int(count))) for count in (*counts, *(2 * counts))]
         if self.table.at.nodes is not None:
             fullest = max((p.workers / p.nodes for p in points if p.nodes), default=None)
             if fullest is not None:
-                asked = [Point(p.workers, max(1, math.ceil(p.workers / fullest))) for p in asked]
-        seconds = np.exp(self.bands(self.settings(asked))[0])
-        gain = 2 * seconds[: len(counts)] / seconds[len(counts) :]
+                asked = [Point(p.workers, max(1, math.ceil(p.workers / fullest)), p.batch) for p in asked]
+        at = self.settings(asked)
+        step = np.exp(self.bands(at)[0]) / (1.0 if at.batch is None else at.batch)  # of a sample
+        gain = 2 * step[: len(counts)] / step[len(counts) :]
         below = np.flatnonzero(gain < _KNEE_GAIN)
         return int(counts[below[0]]) if len(below) else None
 
@@ -144,6 +146,8 @@ class Forecast:
                 f"{most} workers are more than {reach} times the {largest} of the largest row, too far for "
                 f"{len(counts)} counts of workers: ask for at most {reach * largest}, or measure a larger one."
             )
+        if self.table.at.batch is not None:
+            require_near_batches(points, float(self.table.at.batch.min()), float(self.table.at.batch.max()))
         found = []
         if most > _FAR * largest:
             found.append(f"{most} workers are {most / largest:.0f} times the largest row: the band is the answer.")
@@ -166,6 +170,12 @@ class Forecast:
                 found.append("Projected as if all workers were on one node: give --workers-per-node otherwise.")
         if any(point.batch for point in points) and own.batch is None:
             found.append("The table has no batch, so the one asked for was not used: add a column `batch`.")
+        whole = _global_batch(own.workers, own.batch)
+        if whole is not None and own.batch is not None and any(point.batch is None for point in points):
+            found.append(
+                f"The rows divide a batch of {whole:g} among their workers. Answered is batch {own.batch[-1]:g} for "
+                "every worker: for more workers on the same whole give batches with --at."
+            )
         one_batch = own.batch is not None and len(np.unique(own.batch)) == 1
         if own.batch is not None and one_batch and any(p.batch not in (None, own.batch[0]) for p in points):
             found.append("All rows have one batch: how compute changes with it is prior knowledge only.")
@@ -199,6 +209,24 @@ def _room(workers: Array, nodes: Array, of_table: float) -> float:
         if np.all(nodes == np.ceil(workers / room)):
             return room
     return max(of_table, asked)
+
+
+def _global_batch(workers: Array, batch: Array | None) -> float | None:
+    """What all rows have together, where the batch is divided among more and more workers; otherwise None."""
+    if batch is None or len(np.unique(batch)) == 1:
+        return None
+    whole = workers * batch
+    return float(whole[0]) if np.ptp(whole) <= _SAME_WHOLE * whole[0] else None
+
+
+def _batch_for(points: Sequence[Point], workers: int) -> float | None:
+    """Of another count of workers: divided where those asked for divide it, otherwise as in the last of them."""
+    batches = [point.batch for point in points]
+    known = [batch for batch in batches if batch is not None]
+    if len(known) < len(batches):
+        return batches[-1]
+    whole = _global_batch(np.array([point.workers for point in points], float), np.array(known))
+    return known[-1] if whole is None else whole / workers
 
 
 def _value(values: Array | None, index: int) -> float | None:

@@ -60,7 +60,7 @@ def costs(answer: Answer, price: float) -> Further:
 def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> Further:
     """How long the target takes at every point, and how the samples it takes grow with the batch."""
     times = [time_to_target(law, point) for point in points]
-    critical = asdict(law.critical)
+    critical = {name: getattr(law.critical, name) for name in ("value", "low", "high")}
     data = {"time_to_target": [None if t is None else asdict(t) for t in times], "critical_batch": critical}
     known = [t for t in times if t is not None]
     if not known:

@@ -18,6 +18,8 @@ _MEMBERS = 4.0
 ANYWHERE: dict[Shape, float] = {"ring": 0.65, "gather": 0.35}
 INSIDE: dict[Shape, float] = {"ring": 0.75, "gather": 0.25}
 BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
+# How likely it is that the nodes a table tells make no difference: one server, or one link, for all.
+BLIND = 0.03
 # Where a table does not tell nodes there may be some all the same, of one of these sizes, and how likely that is.
 UNTOLD_SIZES = (4, 8, 16)
 UNTOLD = 0.5
@@ -175,7 +177,9 @@ class Law:
         return np.array([name in _EXCHANGE + _EXCHANGE_OF_NODES for name in self.parameters])
 
     def placed(self, at: Settings) -> Settings:
-        """The settings on the nodes that the law supposes."""
+        """The settings on the nodes that the law supposes, or on none where to it they make no difference."""
+        if self.between is None and at.nodes is not None:
+            return Settings(at.workers, None, at.batch)
         if self.node_size is None or at.capacity == self.node_size:
             return at
         return at.on_nodes_of(self.node_size)
@@ -211,7 +215,8 @@ def family(unit_seconds: float, typical_batch: float | None, counts: Array, *, k
     """All laws that are compared, each with and without hiding, for a table of these counts of workers."""
     kinds: list[tuple[Shape, Shape | None, int | None, float]]
     if knows_nodes:
-        kinds = [(i, b, None, here * there) for i, here in INSIDE.items() for b, there in BETWEEN.items()]
+        kinds = [(i, b, None, (1 - BLIND) * x * y) for i, x in INSIDE.items() for b, y in BETWEEN.items()]
+        kinds += [(i, None, None, BLIND * share) for i, share in ANYWHERE.items()]
     else:
         sizes = [size for size in UNTOLD_SIZES if counts.min() <= size < counts.max()]
         kinds = [(i, None, None, share * (1 - UNTOLD * bool(sizes))) for i, share in ANYWHERE.items()]

@@ -1,6 +1,6 @@
 """The points asked for: counts of workers as a range or a list, or rows of a file."""
 
-import csv
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Point
+from paceline.references.headings import read_heading
+from paceline.references.spreadsheet import Line, lines_of
 
 _Number = TypeVar("_Number", int, float)
 
@@ -38,27 +40,21 @@ def on_nodes(workers: list[int], workers_per_node: int | None, batch: float | No
     """The counts, with as many nodes as they fill."""
     if workers_per_node is not None and workers_per_node < 1:
         raise SpecError(f"--workers-per-node {workers_per_node} is not valid: it must be at least 1.")
-    if batch is not None and batch <= 0:
-        raise SpecError(f"--batch {batch} is not valid: it must be above 0.")
+    if batch is not None and not 0 < batch < math.inf:
+        raise SpecError(f"--batch {batch:g} is not valid: it must be a number above 0.")
     return [Point(n, None if workers_per_node is None else -(-n // workers_per_node), batch) for n in workers]
 
 
 def read_points(path: Path) -> list[Point]:
-    """Columns `workers` and, where they are, `nodes` and `batch`; in the order of the file."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            rows = [(reader.line_num, row) for row in reader]
-            headings = reader.fieldnames or []
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not a CSV file in UTF-8 ({error}).") from error
-    if "workers" not in headings or not rows:
+    """Columns `workers` and, where they are, `nodes` and `batch`, written as in tables; in the order of the file."""
+    first, *rows = lines_of(path) or [Line(1, [])]
+    fields = [read_heading(cell).field for cell in first.cells]
+    if "workers" not in fields:  # as in a table, where every worker has a device
+        fields = ["workers" if field == "devices" else field for field in fields]
+    if "workers" not in fields or not rows:
         raise DataError(f"{path} asks for nothing: write a heading `workers` (also nodes, batch) and a line per point.")
-    return [
-        _point(f"{path}, line {line}", {name: (row.get(name) or "").strip() for name in _READ}) for line, row in rows
-    ]
+    found = ((line.number, dict(zip(fields, line.cells, strict=False))) for line in rows)
+    return [_point(f"{path}, line {number}", {name: cells.get(name, "") for name in _READ}) for number, cells in found]
 
 
 def _point(where: str, cells: dict[str, str]) -> Point:

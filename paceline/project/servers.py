@@ -49,6 +49,18 @@ class Serving:
         leaving, arriving = here * (payload_bytes - fewest * part), most * part * (workers - here)
         return max(leaving, arriving) / self.network.between.bytes_per_second
 
+    def round_seconds(self, there: float, back: float) -> float:
+        """Of the link that is used most while every worker sends and receives once; directions do not share it."""
+        layout, bandwidth = self.layout, self.network.between.bytes_per_second
+        if layout.nodes == 1 or not self.shared:
+            return max(self.wire_seconds(payload, layout.workers) for payload in (there, back))
+        here, elsewhere = layout.fullest, layout.workers - layout.fullest
+        served = [
+            servers / self.servers for servers in (self.servers // layout.nodes, -(-self.servers // layout.nodes))
+        ]
+        directions = ((there, back), (back, there))
+        return max(here * (1 - part) * x + elsewhere * part * y for part in served for x, y in directions) / bandwidth
+
     def worker_seconds(self, payload_bytes: float, passes: float) -> float:
         """Work of a worker's core on its payload, cut for the servers."""
         return passes * payload_bytes * self.host.pass_seconds_per_byte + self.servers * self.host.message_seconds
@@ -69,6 +81,9 @@ class ServedStep:
     busy_seconds: float
     """Of a step, how long a server works for one worker: no more updates than that allow can be made."""
 
+    link_seconds: float
+    """And the link that is used most, for a step of all workers."""
+
 
 def served_step(serving: Serving, payload: dict[str, int], update_seconds: float, *, together: bool) -> ServedStep:
     """One exchange and one update, for all workers together or for one of them.
@@ -88,7 +103,8 @@ def served_step(serving: Serving, payload: dict[str, int], update_seconds: float
         + update
         + serving.server_seconds(back, 1, MESSAGE_PASSES)
     )
-    return ServedStep(push + adding + 2 * serving.latency_seconds + pull, update, busy)
+    link = serving.round_seconds(there, back)
+    return ServedStep(push + adding + 2 * serving.latency_seconds + pull, update, busy, link)
 
 
 def _stage(serving: Serving, payload_bytes: int, workers: int, *, worker_passes: float) -> float:

@@ -153,11 +153,12 @@ def _served(profile: StepProfile, setting: Setting, options: ParameterServer, pa
     step = replace(_alone(profile), exchange_seconds=exchange, update_seconds=served.update_seconds)
     if options.synchronous:
         return replace(step, wait_seconds=_wait(profile, setting))
-    # Without a barrier a worker waits for a server that is busy with others. One whose core serves does all the
-    # others' work of a step, too; the mean is over rates, as every worker goes at its own.
+    # Without a barrier a worker waits for a server, or for a link, that is busy with others. One whose core serves does
+    # all the others' work of a step, too; the mean is over rates, as every worker goes at its own.
     others = (layout.workers - 1) * served.busy_seconds
     hosting = min(options.servers, layout.workers) / layout.workers if serving.shared else 0.0
-    slowed, elsewhere = step.seconds + others, max(step.seconds, served.busy_seconds + others)
+    slowed = max(step.seconds + others, served.link_seconds)
+    elsewhere = max(step.seconds, served.busy_seconds + others, served.link_seconds)
     mean = 1 / (hosting / slowed + (1 - hosting) / elsewhere)
     # A bound of b steps lets a worker be ahead: of the wait of every step, one in b + 1 is left.
     held = 0.0 if options.bound is None else _wait(profile, setting) / (options.bound + 1)

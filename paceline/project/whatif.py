@@ -10,7 +10,7 @@ from paceline.grammar import require
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.calibrate import fit_host, fit_network
-from paceline.project.curve import Curve, Point, Projected
+from paceline.project.curve import Curve, Point, Projected, require_near_batches
 from paceline.project.network import Host, Layout, Link, Network
 from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_of
 from paceline.project.simulate import Setting, limit_of, simulate
@@ -27,9 +27,6 @@ REACH = 1024
 """How many times the workers that were measured may be asked for; from `_FAR` times on it is said."""
 
 _FAR = 64
-_BATCH_REACH = 32
-"""How many times the batch that was measured, or what part of it."""
-
 _SPEED_REACH = 100
 _Z80, _Z95 = 1.2816, 1.9600
 _SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
@@ -134,12 +131,7 @@ def _require_within_reach(profile: StepProfile, points: Sequence[Point]) -> None
             f"{most} workers are more than {REACH} times the {measured} that were measured, too far for one profile of "
             f"a step: ask for at most {REACH * measured}, or measure more workers."
         )
-    for batch in (point.batch for point in points if point.batch is not None):
-        if not 1 / _BATCH_REACH <= batch / profile.batch <= _BATCH_REACH:
-            raise SpecError(
-                f"Batch {batch:g} is too far from the measured {profile.batch:g}: ask for {_BATCH_REACH} times as much "
-                "or as little at most, or measure nearer to it."
-            )
+    require_near_batches(points, profile.batch, profile.batch)
 
 
 VALIDATED_ON = (

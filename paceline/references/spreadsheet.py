@@ -29,20 +29,16 @@ _MUST_BE_PERCENT = 2
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
+    """A line with cells, and its number in the file."""
+
     number: int
     cells: list[str]
 
 
 def read(path: Path) -> Reference:
     """The table in a file, a series for each combination of strategy, model and the like."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text ({error}): give a CSV file in UTF-8.") from error
-    lines = list(_lines(path, text))
+    lines = lines_of(path)
     if len(lines) < 2:
         raise DataError(f"{path} has no rows: write headings ({_EXAMPLE}) and a line per count of workers.")
     headings = _headings(path, lines[0])
@@ -78,7 +74,18 @@ def _series(
     )
 
 
-def _lines(path: Path, text: str) -> Iterator[_Line]:
+def lines_of(path: Path) -> list[Line]:
+    """The headings' line and all others, whatever separates their cells."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text ({error}): give a CSV file in UTF-8.") from error
+    return list(_lines(path, text))
+
+
+def _lines(path: Path, text: str) -> Iterator[Line]:
     """Lines with cells; blank ones, remarks and the rule of a Markdown table are left out."""
     delimiter = _delimiter(text)
     reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True)
@@ -88,7 +95,7 @@ def _lines(path: Path, text: str) -> Iterator[_Line]:
             remark = len(stripped) == 1 and stripped[0].startswith("#")
             if remark or not any(cell.strip(":-") for cell in stripped):
                 continue
-            yield _Line(reader.line_num, stripped[1:-1] if delimiter == "|" else stripped)
+            yield Line(reader.line_num, stripped[1:-1] if delimiter == "|" else stripped)
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; write one row a line.") from error
 
@@ -99,7 +106,7 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def _headings(path: Path, line: _Line) -> list[Heading]:
+def _headings(path: Path, line: Line) -> list[Heading]:
     headings = [read_heading(cell) for cell in line.cells]
     where = f"{path}, line {line.number}"
     seen: dict[str, str] = {}
@@ -118,7 +125,7 @@ def _headings(path: Path, line: _Line) -> list[Heading]:
     return headings
 
 
-def _values(path: Path, line: _Line, headings: Sequence[Heading]) -> dict[str, Any]:
+def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, Any]:
     cells = line.cells
     while len(cells) > len(headings) and not cells[-1]:
         cells = cells[:-1]
@@ -194,7 +201,7 @@ def _in_shares(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**v, "efficiency": v["efficiency"] / 100} if "efficiency" in v else v for v in table]
 
 
-def _decimals(headings: Sequence[Heading], lines: Sequence[_Line]) -> dict[str, int]:
+def _decimals(headings: Sequence[Heading], lines: Sequence[Line]) -> dict[str, int]:
     """Digits after the point as they are written, of the columns that ratios are checked with; 92 % has two."""
     found = {}
     for index, heading in enumerate(headings):

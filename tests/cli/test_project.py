@@ -43,7 +43,7 @@ def test_json_has_exactly_what_is_promised(file: Path) -> None:
 def test_points_of_a_file_are_answered_in_its_order(tmp_path: Path) -> None:
     table, at = tmp_path / "mine.csv", tmp_path / "at.csv"
     table.write_text("workers,nodes,batch,step_seconds\n1,1,32,0.1\n4,1,32,0.11\n4,1,64,0.2\n8,2,32,0.14\n")
-    at.write_text("workers,nodes,batch\n16,4,32\n8,1,64\n16,,\n")
+    at.write_text("# as a table may be written\nGPUs;Nodes;batch\n16;4;32\n8;1;64\n16;;\n")
     curve = projected(table, "--at", at)["curve"]
     assert [(p["workers"], p["nodes"], p["batch"]) for p in curve] == [(16, 4, 32), (8, 1, 64), (16, 4, 32)]
     assert curve[0] == curve[2]
@@ -212,6 +212,7 @@ def test_what_runs_cannot_tell_is_refused_with_a_reason(study: Path, arguments: 
         (TABLE, ("--to-loss", "2"), "a table of speeds holds no losses"),
         (TABLE, ("--target", "."), "say which with --to-loss"),
         (TABLE, ("--target", "mine.csv", "--to-loss", "2"), "give one of both"),
+        (TABLE, ("--workers", "8", "--batch", "nan"), "--batch nan is not valid"),
         (TABLE, ("--at", "missing.csv"), "missing.csv cannot be read"),
         ("strategy,workers,throughput\na,1,1\na,2,2\nb,1,1\nb,2,2\n", (), "choose with --series one of: a, b"),
     ],

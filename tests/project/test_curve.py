@@ -50,6 +50,35 @@ def test_the_knee_is_where_a_doubling_brings_less_than_half() -> None:
     assert NEAR_LINEAR.curve([Point(8)]).knee_workers is None
 
 
+def test_a_server_for_all_saturates_also_where_the_table_tells_nodes() -> None:
+    counts, nodes = [1, 2, 4, 8, 16], [1, 1, 1, 1, 2]
+
+    def law(n: int) -> float:
+        return n * 100 / (1 + 0.1 * (n - 1))
+
+    found = forecast(table(counts, [law(n) for n in counts], nodes=nodes)).curve([Point(16), Point(32), Point(64)])
+    for point in found.points:
+        assert point.throughput == pytest.approx(law(point.point.workers), rel=0.05)
+
+
+def test_a_batch_that_is_divided_stays_divided_when_the_knee_is_looked_for() -> None:
+    strong = forecast(table([1, 2, 4], [219, 427, 813], batch=[256, 128, 64]))
+    divided = strong.curve([Point(n, None, 256 / n) for n in (1, 2, 4, 8, 16, 32)])
+    assert divided.knee_workers is not None
+    gain = divided.points[-1].throughput / divided.points[-2].throughput  # type: ignore[operator]
+    assert (gain < 1.5) == (divided.knee_workers <= 16)
+    whole = strong.curve([Point(8)])
+    assert any("divide a batch of 256" in warning for warning in whole.warnings)
+    assert not any("divide" in warning for warning in divided.warnings)
+
+
+def test_a_batch_far_from_all_rows_is_refused() -> None:
+    found = forecast(table([1, 2, 4], [100, 195, 380], batch=[64, 64, 64]))
+    found.curve([Point(8, None, 32 * 64)])
+    with pytest.raises(SpecError, match="Batch 4096 is too far from the measured 64"):
+        found.curve([Point(8, None, 4096)])
+
+
 def test_what_limits_changes_from_compute_to_what_is_exchanged() -> None:
     first, last = SERVED.curve([Point(1), Point(64)]).points
     assert (first.limit, last.limit) == ("compute", "bandwidth")

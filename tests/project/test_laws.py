@@ -58,6 +58,17 @@ def test_shapes_grow_as_they_are_named() -> None:
     assert added("gather") / added("gather")[0] == pytest.approx([1, 3, 7])  # n − 1
 
 
+def test_to_a_law_without_nodes_it_makes_no_difference_where_workers_are() -> None:
+    blind = [one for one in family(1.0, None, COUNTS, knows_nodes=True) if one.between is None]
+    assert {one.inside for one in blind} == {"ring", "gather"}
+    for law in blind:
+        here, there = (
+            law.log_seconds(draws(law), Settings(COUNTS, nodes, None, COUNTS.max()))
+            for nodes in (np.ones_like(COUNTS), COUNTS)
+        )
+        assert np.array_equal(here, there)
+
+
 def test_compute_is_a_fixed_part_and_one_in_proportion_to_the_batch() -> None:
     law = next(one for one in LAWS if one.between is not None)
     at = Settings(np.ones(3), np.ones(3), np.array([32.0, 64, 96]))
@@ -67,7 +78,8 @@ def test_compute_is_a_fixed_part_and_one_in_proportion_to_the_batch() -> None:
 
 
 def test_hiding_makes_a_step_shorter_but_not_shorter_than_its_longer_part() -> None:
-    plain, hidden = (one for one in LAWS if one.between is None and one.inside == "ring")
+    alike = [one for one in LAWS if one.between is None and one.inside == "ring" and one.typical_batch is None]
+    plain, hidden = alike
     at = Settings(np.array([8.0]), None, None)
     draw = plain.centre.copy()
     parts = plain.parts(draw[None, :], at)

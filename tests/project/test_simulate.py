@@ -123,6 +123,23 @@ def test_without_a_barrier_a_server_that_is_busy_sets_the_pace() -> None:
     assert many.seconds == pytest.approx(64 * ((2 * MESSAGE_PASSES + 1) * 27 + 4) * MS, rel=1e-12)
 
 
+def test_without_a_barrier_no_more_passes_a_link_than_it_carries() -> None:
+    # One worker a node, 27 kB each way at 1 MB/s: 27 ms of the server's link for every worker, however many there are.
+    few, many = (simulate(profile(), setting("ps:mode=async,place=own", n)) for n in (2, 64))
+    assert few.seconds == pytest.approx((1 + 20 + 30 + 4 + 2 * 27 + 4) * MS)  # and four messages' latency
+    assert many.seconds == pytest.approx(64 * 27 * MS)
+    # Two servers halve it; 32 workers of a node share its own link.
+    two, shared = (
+        simulate(profile(), setting(f"ps:mode=async,servers=2,{place}", 64, per_node))
+        for place, per_node in (("place=own", 1), ("place=own", 64 // 2))
+    )
+    assert two.seconds == pytest.approx(32 * 27 * MS)
+    assert shared.seconds == pytest.approx(32 * 27 * MS)
+    # To a server on its own node a worker needs no link.
+    placed = simulate(profile(), setting("ps:mode=async,place=shared", 64))
+    assert placed.seconds == pytest.approx(63 * 27 * MS)
+
+
 def test_the_wait_is_for_the_slowest_of_n() -> None:
     one, two, many = (
         simulate(profile(spread_seconds=3 * MS), setting("allreduce", n)).wait_seconds for n in (1, 2, 100)
