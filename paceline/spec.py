@@ -21,6 +21,7 @@ VALIDATIONS = ("epoch", "end", "off")
 OPTIMIZERS = ("own", "sgd")
 LENGTHS = ("steps", "epochs", "seconds")
 
+_SLOW_MOTION = 1e-3, 1e4
 _CHOICES = {"lr_rule": LR_RULES, "precision": PRECISIONS, "validate": VALIDATIONS, "optimizer": OPTIMIZERS}
 
 # What a field of each type accepts, and how that is called; the fields with choices hold words.
@@ -119,6 +120,9 @@ class RunSpec:
             value = getattr(self, name)
             positive = value is None or 0 < value < math.inf
             require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
+        least, most = _SLOW_MOTION
+        within = f"--slow-motion {self.slow_motion:g} is not valid: it must be from {least:g} to {most:g}."
+        require(least <= self.slow_motion <= most, within)
         for name, choices in _CHOICES.items():
             if getattr(self, name) is not None:
                 choose(getattr(self, name), choices, f"value of {_flag(name)}")

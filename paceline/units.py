@@ -38,10 +38,10 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """`"1Gbps"` → 1e9 bits per second, as are `"1Gb/s"` and `"125MB/s"`; the unit is needed."""
+    """`"1Gbps"` → 1e9 bits per second, as are `"1Gbit/s"`, `"1Gb/s"` and `"125MB/s"`; the unit is needed."""
     number, unit = _split(text, "bandwidth", "1Gbps, 100Mbps, 125MB/s")
     bits = 8 if unit.endswith("B/s") else 1
-    factor = _BITS_PER_SECOND.get(unit.replace("B/s", "bps").replace("b/s", "bps").lower())
+    factor = _BITS_PER_SECOND.get(unit.replace("bit/s", "bps").replace("B/s", "bps").replace("b/s", "bps").lower())
     if factor is None:
         raise SpecError(f"{text!r} is not a bandwidth: use bps, kbps, Mbps, Gbps or Tbps, or bytes as in 125MB/s.")
     return _finite(text, number * factor * bits)

@@ -50,6 +50,7 @@ def test_times_are_read_in_their_units(text: str, seconds: float) -> None:
         ("2.5gbps", 2.5e9),
         ("8kbps", 8e3),
         ("125MB/s", 1e9),
+        ("1Gbit/s", 1e9),
         ("1e3B/s", 8e3),
         ("100Mb/s", 1e8),
     ],

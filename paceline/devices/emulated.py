@@ -50,9 +50,26 @@ def is_emulated(device: str) -> bool:
 
 def names_of(device: str, nodes: int) -> tuple[str, ...]:
     """The device of each node: `emulated:2080ti` for all, or `n0=emulated:2080ti,n1=emulated:v100`."""
+    named = _by_node(device)
+    if not named:
+        return (_name(device.strip()),) * nodes
+    silent = [f"n{node}" for node in range(nodes) if node not in named]
+    require(not silent, f"--device {device} leaves {', '.join(silent)} without a device: name every node of the run.")
+    return tuple(named[node] for node in range(nodes))
+
+
+def require_nodes(device: str, nodes: int) -> None:
+    """Refuse the device of a node that there is not."""
+    for node in _by_node(device) if is_emulated(device) else ():
+        there = "there is n0 only" if nodes == 1 else f"with {nodes} nodes they are n0 to n{nodes - 1}"
+        require(node < nodes, f"--device {device} names n{node}: {there}.")
+
+
+def _by_node(device: str) -> dict[int, str]:
+    """By the node's number; empty where one device is meant for all."""
     items = [item.strip() for item in device.split(",")]
     if len(items) == 1 and not _NAMED.fullmatch(items[0]):
-        return (_name(items[0]),) * nodes
+        return {}
     named: dict[int, str] = {}
     for item in items:
         match = _NAMED.fullmatch(item)
@@ -63,9 +80,7 @@ def names_of(device: str, nodes: int) -> tuple[str, ...]:
         assert match is not None
         require(int(match[1]) not in named, f"--device {device} gives n{match[1]} two devices: keep one.")
         named[int(match[1])] = _name(match[2])
-    silent = [f"n{node}" for node in range(nodes) if node not in named]
-    require(not silent, f"--device {device} leaves {', '.join(silent)} without a device: name every node of the run.")
-    return tuple(named[node] for node in range(nodes))
+    return named
 
 
 def _name(text: str) -> str:

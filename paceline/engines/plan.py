@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
-from paceline.devices.emulated import Pace, is_emulated
+from paceline.devices.emulated import Pace, is_emulated, require_nodes
 from paceline.engines.paces import paces_of
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
@@ -48,6 +48,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
     emulated = is_emulated(spec.device)
+    require_nodes(spec.device, site.nodes)
     _refuse_what_needs_numbers(spec) if emulated else _refuse_what_needs_emulation(spec)
     feed = feeds.check(_EMULATED_FEED if emulated and spec.feed == _DEFAULT_FEED else spec.feed)
     endless = feed.startswith("synthetic")

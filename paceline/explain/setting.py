@@ -73,7 +73,8 @@ class Setting:
         shared = f", {spec['workers_per_device']} per device" if spec["workers_per_device"] > 1 else ""
         apart = f" on {spec['nodes']} nodes, {spec['network']}" if spec.get("network") else ""
         workers = count(spec["workers"], "worker") + shared + apart
-        return f"{spec['workload']} · {spec['strategy']} · {workers} · batch {spec['batch']}"
+        slowed = f" · slow motion {spec['slow_motion']:g}" if spec.get("slow_motion", 1) != 1 else ""
+        return f"{spec['workload']} · {spec['strategy']} · {workers} · batch {spec['batch']}{slowed}"
 
     @cached_property
     def phases(self) -> dict[str, float]:

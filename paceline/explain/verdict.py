@@ -107,6 +107,8 @@ class Explanation:
             return self.leading.remedy
         if self.without_gap and self.case.gap is not None and _hidden_by_noise(self.case.gap):
             return "More turns and longer runs, on a quiet machine: `paceline study … --repeats 5`."
+        if self.case.setting.emulated:
+            return "More workers, or another device."
         return "More workers; or less to compute: `--precision bf16` where the device is fast at it."
 
 

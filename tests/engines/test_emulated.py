@@ -146,6 +146,8 @@ def test_published_devices_have_their_published_rates(device: str, workload: str
 
 def test_every_node_can_have_its_own_device() -> None:
     assert names_of("n0=emulated:2080ti,n1=emulated:v100", 2) == ("2080ti", "v100")
+    with pytest.raises(SpecError, match="leaves n1 without a device"):
+        names_of("n0=emulated:2080ti", 2)
     mixed = spec_of(workload="resnet18", device="n0=emulated:lm1,n1=emulated:aws", nodes=2, workers=2)
     assert [pace.units_per_second for pace in paces_of(mixed) if hasattr(pace, "units_per_second")] == [74.31, 90.2]
 
@@ -158,10 +160,11 @@ def test_every_node_can_have_its_own_device() -> None:
         ({"device": "emulated:rate=-1"}, "above 0"),
         ({"device": "emulated:rate=fast"}, "'fast' is not a number"),
         ({"device": "emulated:"}, "write emulated:2080ti"),
-        ({"device": "n1=emulated:2080ti"}, "leaves n0 without a device"),
+        ({"device": "n0=emulated:2080ti,n1=emulated:2080ti"}, "names n1: there is n0 only"),
         ({"device": "n0=emulated:2080ti,n0=emulated:v100"}, "gives n0 two devices"),
         ({"device": "n0=emulated:2080ti,v100"}, "names no node"),
         ({"slow_motion": 0}, "above 0"),
+        ({"slow_motion": 1e9}, "from 0.001 to 10000"),
         ({"slow_motion": 2, "device": "cpu"}, "--slow-motion 2 needs emulated devices"),
         ({"validate": "end"}, "nothing is learned"),
         ({"steps": None, "epochs": 1}, "Use --steps"),
