@@ -34,7 +34,8 @@ def run(out: Path, **settings: Any) -> Record:
 def test_a_worker_alone_has_the_rate_of_its_device_at_any_slow_motion(tmp_path: Path) -> None:
     for slow_motion in (1.0, 2.0):
         record = run(tmp_path / str(slow_motion), slow_motion=slow_motion)
-        assert record.throughput["value"] == pytest.approx(40, rel=0.1)
+        # Never faster than its device; slower where a core is taken away for a while, but not by the slow motion's 2.
+        assert 24 < record.throughput["value"] <= 40.4
         assert record.emulation is not None
         assert record.emulation["slow_motion"] == slow_motion
         assert record.emulation["device_seconds_per_step"] == pytest.approx(0.2)
