@@ -195,7 +195,7 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
     else:
         known = f"is known within ± {100 * spread:.1f} % only"
     return [
-        f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a smaller --until-percent, "
+        f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a larger --until-percent, "
         "or allow more --seconds or --steps."
     ]
 
