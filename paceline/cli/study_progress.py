@@ -10,7 +10,7 @@ from rich.text import Text
 
 from paceline.cli.progress import BarDisplay, LineDisplay
 from paceline.engines.base import Display
-from paceline.measure.stats import Figure
+from paceline.measure.ratios import rate_of
 from paceline.record import Record
 from paceline.studies.grid import Run
 from paceline.studies.schedule import Place
@@ -55,8 +55,7 @@ class StudyProgress:
     def done(self, run: Run, record: Record) -> None:
         """A line that stays."""
         seconds = human_seconds(sum(record.wall_seconds.values()))
-        made = Figure.of(record.throughput)
-        self.note(f"{self._name(run)}: {figure(made, rate)} {record.throughput['unit']}, in {seconds}")
+        self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput['unit']}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:
         """A line that stays."""

@@ -60,7 +60,7 @@ def names_of(device: str, nodes: int) -> tuple[str, ...]:
 
 def require_nodes(device: str, nodes: int) -> None:
     """Refuse the device of a node that there is not."""
-    for node in _by_node(device) if is_emulated(device) else ():
+    for node in _by_node(device):
         there = "there is n0 only" if nodes == 1 else f"with {nodes} nodes they are n0 to n{nodes - 1}"
         require(node < nodes, f"--device {device} names n{node}: {there}.")
 

@@ -48,7 +48,8 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
     emulated = is_emulated(spec.device)
-    require_nodes(spec.device, site.nodes)
+    if emulated:
+        require_nodes(spec.device, site.nodes)
     _refuse_what_needs_numbers(spec) if emulated else _refuse_what_needs_emulation(spec)
     feed = feeds.check(_EMULATED_FEED if emulated and spec.feed == _DEFAULT_FEED else spec.feed)
     endless = feed.startswith("synthetic")

@@ -1,7 +1,7 @@
 """Repeats of one setting as one: what its step consists of, on average over them and for each worker."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -148,22 +148,28 @@ class Setting:
     @property
     def stolen_percent(self) -> dict[str, float]:
         """Per device: the share of its cores' time that other machines on the same host had; only what was measured."""
-        found: dict[str, list[float]] = {}
-        for run in self.runs:
-            for row in run.record.utilisation:
-                if row.get("stolen_percent") is not None:
-                    found.setdefault(row["device"], []).append(row["stolen_percent"])
-        return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
+        return self._by_device(lambda row: row.get("stolen_percent"))
 
     @property
     def outside_percent(self) -> dict[str, float]:
         """Per device: how busy others than this run's workers kept its cores; only what was measured."""
+        return self._by_device(_outside)
+
+    def _by_device(self, share: Callable[[Mapping[str, Any]], float | None]) -> dict[str, float]:
+        """The mean over the repeats, of the devices where it was measured."""
         found: dict[str, list[float]] = {}
         for run in self.runs:
             for row in run.record.utilisation:
-                if row["busy_percent"] is not None and row["workers_percent"] is not None:
-                    found.setdefault(row["device"], []).append(max(0.0, row["busy_percent"] - row["workers_percent"]))
+                percent = share(row)
+                if percent is not None:
+                    found.setdefault(row["device"], []).append(percent)
         return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
+
+
+def _outside(row: Mapping[str, Any]) -> float | None:
+    if row["busy_percent"] is None or row["workers_percent"] is None:
+        return None
+    return max(0.0, float(row["busy_percent"] - row["workers_percent"]))
 
 
 def _samples_per_step(record: Record) -> float:
