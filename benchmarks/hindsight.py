@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from paceline.project.heldout import Case, pollux
-from paceline.project.laws import Array, Settings
+from paceline.project.laws import Array, Settings, partly_hidden
 
 Growth = Callable[[Array, Settings], Array]
 
@@ -26,7 +26,6 @@ GROWTHS: dict[str, tuple[int, Growth]] = {
     "a + b · workers": (2, lambda p, at: p[0] + p[1] * at.workers / 32),
     "a + b · workers + c · nodes": (3, lambda p, at: p[0] + p[1] * at.workers / 32 + p[2] * _nodes(at) / 12),
 }
-MOST_POWER = 20.0
 STARTS, ROUNDS = 4, 4
 """Powell's search is begun anew from where it ended, and from other places."""
 
@@ -41,9 +40,7 @@ def seconds(logs: Array, at: Settings, growth: Growth) -> Array:
     assert at.batch is not None
     found = np.exp(logs)
     compute = found[0] + found[1] * at.batch / at.batch.mean()
-    exchange, power = growth(found[3:], at), min(1 + found[2], MOST_POWER)
-    larger = np.maximum(compute, exchange)
-    return np.asarray(larger * ((compute / larger) ** power + (exchange / larger) ** power) ** (1 / power))
+    return partly_hidden(compute, growth(found[3:], at), found[2])
 
 
 def best(case: Case, parameters: int, growth: Growth) -> tuple[float, float]:

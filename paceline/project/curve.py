@@ -1,12 +1,14 @@
 """A projected curve: the points asked for, the answer at each, and what is to be said about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.errors import SpecError
 
 _BATCH_REACH = 32
 """How many times the batches that were measured may be asked for, or what part of them."""
+
+_SAME_WHOLE = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,19 @@ def require_near_batches(points: Sequence[Point], smallest: float, largest: floa
                 f"Batch {batch:g} is too far from the measured {measured}: ask for {_BATCH_REACH} times as much or as "
                 "little at most, or measure nearer to it."
             )
+
+
+def global_batch(workers: Sequence[float], batches: Sequence[float | None]) -> float | None:
+    """What workers have together at every count, where one batch is divided among more and more; otherwise None."""
+    known = [batch for batch in batches if batch is not None]
+    if len(known) < len(batches) or len(set(known)) == 1:
+        return None
+    wholes = [count * batch for count, batch in zip(workers, known, strict=True)]
+    return wholes[0] if max(wholes) - min(wholes) <= _SAME_WHOLE * wholes[0] else None
+
+
+def batch_at(points: Sequence[Point]) -> Callable[[int], float | None]:
+    """The batch of other counts of workers: divided where the points divide one, otherwise as in the first of them."""
+    whole = global_batch([point.workers for point in points], [point.batch for point in points])
+    first = points[0].batch
+    return lambda workers: first if whole is None else whole / workers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.errors import DataError, SpecError
-from paceline.project.curve import Curve, Point, Projected, require_near_batches
+from paceline.project.curve import Curve, Point, Projected, batch_at, global_batch, require_near_batches
 from paceline.project.fit import Posterior, fit
 from paceline.project.laws import COMPUTE, Array, Settings
 from paceline.project.table import Table
@@ -26,7 +26,6 @@ _NOISY = 0.10
 # A row, and the median of all rows of a count, may be so many times away from the laws.
 _HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
 _WORTH_NAMING = 0.05
-_SAME_WHOLE = 0.02
 _KNEE_GAIN = 1.5
 _KNEE_POINTS = 200
 _AT_ONCE = 2048
@@ -122,7 +121,8 @@ class Forecast:
         """The first count at which a doubling brings less than half of what it could, up to the most asked for."""
         most = max(point.workers for point in points)
         counts = np.unique(np.geomspace(1, most, _KNEE_POINTS).round().astype(int))
-        asked = [Point(int(count), None, _batch_for(points, int(count))) for count in (*counts, *(2 * counts))]
+        batch = batch_at(points)
+        asked = [Point(int(count), None, batch(int(count))) for count in (*counts, *(2 * counts))]
         if self.table.at.nodes is not None:
             fullest = max((p.workers / p.nodes for p in points if p.nodes), default=None)
             if fullest is not None:
@@ -170,7 +170,7 @@ class Forecast:
                 found.append("Projected as if all workers were on one node: give --workers-per-node otherwise.")
         if any(point.batch for point in points) and own.batch is None:
             found.append("The table has no batch, so the one asked for was not used: add a column `batch`.")
-        whole = _global_batch(own.workers, own.batch)
+        whole = None if own.batch is None else global_batch(own.workers.tolist(), own.batch.tolist())
         if whole is not None and own.batch is not None and any(point.batch is None for point in points):
             found.append(
                 f"The rows divide a batch of {whole:g} among their workers. Answered is batch {own.batch[-1]:g} for "
@@ -209,24 +209,6 @@ def _room(workers: Array, nodes: Array, of_table: float) -> float:
         if np.all(nodes == np.ceil(workers / room)):
             return room
     return max(of_table, asked)
-
-
-def _global_batch(workers: Array, batch: Array | None) -> float | None:
-    """What all rows have together, where the batch is divided among more and more workers; otherwise None."""
-    if batch is None or len(np.unique(batch)) == 1:
-        return None
-    whole = workers * batch
-    return float(whole[0]) if np.ptp(whole) <= _SAME_WHOLE * whole[0] else None
-
-
-def _batch_for(points: Sequence[Point], workers: int) -> float | None:
-    """Of another count of workers: divided where those asked for divide it, otherwise as in the last of them."""
-    batches = [point.batch for point in points]
-    known = [batch for batch in batches if batch is not None]
-    if len(known) < len(batches):
-        return batches[-1]
-    whole = _global_batch(np.array([point.workers for point in points], float), np.array(known))
-    return known[-1] if whole is None else whole / workers
 
 
 def _value(values: Array | None, index: int) -> float | None:

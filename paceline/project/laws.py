@@ -152,13 +152,11 @@ class Law:
     def log_seconds(self, draws: Array, at: Settings) -> Array:
         """Logarithm of the step's seconds: a row per draw, a column per setting."""
         named, at = self._named(draws), self.placed(at)
-        compute = sum(self._compute(named, at).values())
-        exchange = sum(self._exchange(named, at).values())
+        compute = np.asarray(sum(self._compute(named, at).values()))
+        exchange = np.asarray(sum(self._exchange(named, at).values()))
         together = compute + exchange
         if self.overlaps:
-            power = np.minimum(1 + named["overlap"], _MAX_OVERLAP)
-            larger = np.maximum(compute, exchange)
-            together = larger * ((compute / larger) ** power + (exchange / larger) ** power) ** (1 / power)
+            together = partly_hidden(compute, exchange, named["overlap"])
         return np.asarray(np.log(together * self.unit_seconds))
 
     def log_compute_seconds(self, draws: Array, at: Settings) -> Array:
@@ -226,6 +224,13 @@ def family(unit_seconds: float, typical_batch: float | None, counts: Array, *, k
         for inside, between, size, share in kinds
         for overlaps in (False, True)
     )
+
+
+def partly_hidden(compute: Array, exchange: Array, overlap: Array) -> Array:
+    """(C^γ + N^γ)^(1/γ) with γ = 1 + overlap: from C + N, where nothing is hidden, to the larger of both."""
+    power = np.minimum(1 + overlap, _MAX_OVERLAP)
+    larger = np.maximum(compute, exchange)
+    return np.asarray(larger * ((compute / larger) ** power + (exchange / larger) ** power) ** (1 / power))
 
 
 def _grown(members: Array) -> dict[Shape, Array]:

@@ -10,7 +10,7 @@ from paceline.grammar import require
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.calibrate import fit_host, fit_network
-from paceline.project.curve import Curve, Point, Projected, require_near_batches
+from paceline.project.curve import Curve, Point, Projected, batch_at, require_near_batches
 from paceline.project.network import Host, Layout, Link, Network
 from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_of
 from paceline.project.simulate import Setting, limit_of, simulate
@@ -232,10 +232,10 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
 
 def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
     """The fewest workers whose doubling brings less than half of a doubling, up to the most asked for."""
-    most = max(point.workers for point in points)
+    most, batch = max(point.workers for point in points), batch_at(points)
 
     def pays(workers: int) -> bool:
-        at = [Point(workers=n, nodes=None, batch=points[0].batch) for n in (workers, 2 * workers)]
+        at = [Point(workers=n, nodes=None, batch=batch(n)) for n in (workers, 2 * workers)]
         one, two = (_Asked.of(measured, point, question).throughput() for point in at)
         return two >= 1.5 * one
 

@@ -247,6 +247,17 @@ def test_the_knee_is_where_a_doubling_first_brings_less_than_half(measured: Meas
     assert knee == 1 or gain(knee - 1) >= 1.5
 
 
+def test_the_knee_of_points_that_divide_a_batch_is_that_of_the_divided_batch(measured: Measured) -> None:
+    asked = Question(network=Network(between=Link(1e10, 1e-5)))
+    divided = [Point(workers=n, nodes=None, batch=64 / n) for n in (1, 2, 4, 8, 16, 32)]
+    whole = [Point(workers=n, nodes=None, batch=None) for n in (1, 2, 4, 8, 16, 32)]
+    found = curve(measured, divided, asked)
+    rates = {p.point.workers: p.throughput for p in found.points}
+    assert found.knee_workers is not None
+    assert all((rates[2 * n] < 1.5 * rates[n]) == (n >= found.knee_workers) for n in (1, 2, 4, 8, 16))
+    assert curve(measured, whole, asked).knee_workers is None
+
+
 def test_without_an_exchange_there_is_no_knee(measured: Measured) -> None:
     asked = Question(strategy="independent")
     assert curve(measured, [Point(workers=256, nodes=None, batch=None)], asked).knee_workers is None
