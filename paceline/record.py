@@ -1,21 +1,349 @@
-"""What happened: one immutable record per run, versioned, with its environment."""
+"""What happened: one immutable, versioned record per run, as nested types; its schema is generated from them."""
 
 import dataclasses
 import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from paceline.errors import DataError, OutputError
+import msgspec
 
-SCHEMA_VERSION = 1
+from paceline.errors import DataError, OutputError, SpecError
+from paceline.migrations import SCHEMA_VERSION, migrated_record
+from paceline.spec import RunSpec
+
 FILE_NAME = "record.json"
 SIDECAR_NAME = "series.npz"
 STUDY_NAME = "study.json"
 FAILURE_NAME = "failure.json"
-PHASES = ("input", "forward", "backward", "wait", "exchange", "update", "other")
+
+PhaseName = Literal["input", "forward", "backward", "wait", "exchange", "update", "other"]
+
+_ADDS_UP = 0.01
+"""Relative difference up to which phases add up to the step they divide."""
+
+_CONTRADICTS = 1.5
+"""How many times a rate may differ from samples ÷ seconds before reading the record reports a contradiction."""
+
+
+class Subscripted:
+    """Lets fields be read as `record["name"]` while readers move to attributes."""
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and hasattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field, or `default` where there is none."""
+        return getattr(self, name, default)
+
+    def keys(self) -> list[str]:
+        """Names of the fields."""
+        return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+
+    def values(self) -> list[Any]:
+        """Values of the fields."""
+        return [getattr(self, name) for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and values of the fields."""
+        return [(name, getattr(self, name)) for name in self.keys()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases(Subscripted):
+    """Seconds per step, mean over the timed steps, in the order they happen; they add up to the step."""
+
+    input: float
+    forward: float
+    backward: float
+    wait: float
+    """For the last worker to arrive at the exchange; without a barrier, blocked by a staleness bound."""
+
+    exchange: float
+    """Exposed: after the last worker's last gradient."""
+
+    update: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of a step."""
+        return sum(seconds for _, seconds in self)
+
+    def of(self, name: PhaseName) -> float:
+        """Seconds of the phase called `name`."""
+        seconds: float = getattr(self, name)
+        return seconds
+
+    def __iter__(self) -> Iterator[tuple[PhaseName, float]]:
+        return ((name, self.of(name)) for name in PHASES)
+
+
+PHASES: tuple[PhaseName, ...] = tuple(f.name for f in dataclasses.fields(Phases))  # type: ignore[misc]
 """Of a step, in the order they happen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throughput(Subscripted):
+    """Units per second of all workers: the median of window rates, with its 95 % interval where one is known."""
+
+    value: float
+    low: float | None
+    high: float | None
+    unit: str
+    """Such as `images/s`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSource(Subscripted):
+    """Where the training data came from."""
+
+    source: str
+    generated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadFacts(Subscripted):
+    """The model and the data that were trained."""
+
+    name: str
+    parameters: int
+    tensors: int
+    gradient_bytes: int
+    unit: str
+    """What throughput counts, in the plural."""
+
+    data: DataSource
+    not_trained: tuple[str, ...]
+    """Parameters that the loss does not depend on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(Subscripted):
+    """The machine and the versions that the run used."""
+
+    host: str
+    system: str
+    processor: str
+    cores: int | None
+    device_kind: str
+    backend: str
+    versions: Mapping[str, str]
+    threads_per_worker: int
+    affinity: tuple[tuple[int, ...], ...]
+    """The cores of each worker."""
+
+    git: str | None
+    """The commit of the folder that the run was started in."""
+
+    @property
+    def place(self) -> dict[str, object]:
+        """What two records must share to be compared: the machine and the versions, by name."""
+        machine = {
+            "host": self.host,
+            "system": self.system,
+            "processor": self.processor,
+            "cores": self.cores,
+            "device kind": self.device_kind,
+        }
+        return machine | {f"{name} version": version for name, version in self.versions.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WallSeconds(Subscripted):
+    """How the time of the whole run divides."""
+
+    start_up: float
+    training: float
+    validation: float
+    checkpoints: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole run."""
+        return self.start_up + self.training + self.validation + self.checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRow(Subscripted):
+    """One worker, over its timed steps."""
+
+    rank: int
+    node: int
+    device: str
+    cores: tuple[int, ...]
+    steps: int
+    samples: int
+    seconds: float
+    step_seconds: float
+    phases: Phases
+    last_share: float | None
+    """Share of steps in which it arrived last at the exchange; None without a barrier."""
+
+    late_seconds: float | None
+    """How much later than the earliest worker it arrived, on average."""
+
+    cpu_seconds_per_step: float | None
+    queued_seconds_per_step: float | None
+    """Waiting for its core while other processes ran there."""
+
+    utilisation_percent: float | None
+    loader_utilisation_percent: float | None
+    peak_memory_bytes: int | None
+    peak_device_memory_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRow(Subscripted):
+    """One parameter server."""
+
+    server: int
+    node: int
+    device: str
+    cores: tuple[int, ...]
+    place: Literal["shared", "own"] | None
+    utilisation_percent: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRow(Subscripted):
+    """How busy one device was while its workers trained, in percent."""
+
+    device: str
+    cores: tuple[int, ...]
+    busy_percent: float | None
+    """By any process of the machine."""
+
+    stolen_percent: float | None
+    """By other machines on the same host."""
+
+    workers_percent: float | None
+    """By this run's workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap(Subscripted):
+    """Seconds per step in which communication was under way."""
+
+    busy: float
+    hidden: float
+    """Overlapped with backward."""
+
+    exposed: float
+    """After backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketTimes(Subscripted):
+    """One bucket: medians, in seconds since backward began."""
+
+    bucket: int
+    bytes: int
+    ready_seconds: float
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTime(Subscripted):
+    """One gradient: its size, and when it was ready after backward began."""
+
+    name: str
+    bytes: int
+    ready_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation(Subscripted):
+    """One pass over the validation set."""
+
+    epoch: float | None
+    step: int
+    samples: int
+    loss: float | None
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Subscripted):
+    """What was learned, and from how much."""
+
+    loss: tuple[float | None, ...]
+    """Of every step, over all workers."""
+
+    validation: tuple[Validation, ...]
+    val_loss: float | None
+    updates: int
+    samples_seen: int
+    global_batch: int
+    lr: float
+    lr_rule: str
+    lr_warmup_steps: int
+    reduction: Literal["mean", "sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrafficCount(Subscripted):
+    """Payload bytes by pattern: what the strategy claims, and what the group counted."""
+
+    claimed: Mapping[str, int]
+    counted: Mapping[str, int]
+    per_step: Mapping[str, float]
+    per_settle: Mapping[str, int]
+    sent_bytes_per_worker_and_step: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLink(Subscripted):
+    """One node's link, as requested and as measured before the run."""
+
+    node: int
+    asked_bits_per_second: float
+    sent_bits_per_second: float
+    received_bits_per_second: float
+    latency_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredNetwork(Subscripted):
+    """The links between nodes."""
+
+    asked: str
+    nodes: tuple[MeasuredLink, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedDevice(Subscripted):
+    """The device that one node's workers emulated."""
+
+    node: int
+    device: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emulation(Subscripted):
+    """How well the host kept up with the devices it emulated."""
+
+    devices: tuple[EmulatedDevice, ...]
+    slow_motion: float
+    device_seconds_per_step: float
+    overrun_percent: float
+    """How much longer a step took because the host was late."""
+
+    host_busy_percent: float | None
+    host_stolen_percent: float | None
+    exchange_busy_percent: float | None
+    host_limits: tuple[str, ...]
+    """Why figures are the host's and not the devices'; empty where they are the devices'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,62 +351,58 @@ class Record:
     """One run, as measured. Not measured is None, never 0."""
 
     schema_version: int = SCHEMA_VERSION
-    spec: dict[str, Any]
+    spec: RunSpec
     """As resolved: what ran, not what was typed."""
 
-    workload: dict[str, Any]
-    environment: dict[str, Any]
+    workload: WorkloadFacts
+    environment: Environment
     devices: int
     """Devices used, servers' own ones included."""
 
     samples_timed: int
+    units_timed: int | None
+    """What throughput counts, in the timed steps of all workers."""
+
     steps_timed: int
     seconds_timed: float
     warmup_steps: int
-    wall_seconds: dict[str, float]
-    throughput: dict[str, Any]
-    per_worker: list[dict[str, Any]]
-    servers: list[dict[str, Any]]
-    utilisation: list[dict[str, Any]]
-    """Per device: how busy it was in all, and by this run's workers."""
+    wall_seconds: WallSeconds
+    throughput: Throughput
+    per_worker: tuple[WorkerRow, ...]
+    servers: tuple[ServerRow, ...]
+    utilisation: tuple[DeviceRow, ...]
+    phases: Phases
+    """Mean over the workers."""
 
-    phases: dict[str, float]
-    """Seconds per step, mean over workers and timed steps; they add up to the step."""
+    overlap: Overlap | None
+    """None where nothing was exchanged, or no step was watched."""
 
-    overlap: dict[str, float] | None
-    """Seconds per step in which an exchange was under way: hidden behind backward, exposed after it, and in all."""
+    buckets: tuple[BucketTimes, ...]
+    gradients: tuple[GradientTime, ...]
+    """In order of registration."""
 
-    buckets: list[dict[str, Any]]
-    """Medians, in seconds since backward began: when each was ready, and when its exchange started and ended."""
+    learning: Learning
+    traffic: TrafficCount
+    strategy_report: Mapping[str, float | None]
+    """Figures of the strategy's own, such as mean staleness."""
 
-    gradients: list[dict[str, Any]]
-    """Of each tensor, in order of registration: bytes, and when it was ready after backward began."""
+    network: MeasuredNetwork | None = None
+    """None on one node."""
 
-    learning: dict[str, Any]
-    traffic: dict[str, Any]
-    strategy_report: dict[str, Any]
-    network: dict[str, Any] | None = None
-    """The links between nodes, as asked for and as measured before the run; None on one node."""
+    emulation: Emulation | None = None
+    """None where devices computed."""
 
-    emulation: dict[str, Any] | None = None
-    """Devices that were emulated, how many times slower all was, and whether the host kept up; None: they computed."""
-
-    failures: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    failures: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        counted = sum(worker["samples"] for worker in self.per_worker)
-        assert counted == self.samples_timed, f"{counted} samples of the workers, {self.samples_timed} timed"
-        for worker in self.per_worker:
-            phases, step = sum(worker["phases"].values()), worker["step_seconds"]
-            assert abs(phases - step) <= 0.01 * step, (
-                f"phases of worker {worker['rank']}: {phases} s of {step} s a step"
-            )
+        for contradiction in _contradictions(self):
+            raise ValueError(contradiction)
 
     @property
     def step_seconds(self) -> float:
         """Mean seconds of a timed step."""
-        return sum(self.phases.values())
+        return self.phases.total
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -99,53 +423,68 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> "Record":
-        """From a record's file or its folder."""
+        """From a record's file or its folder; older schemas are migrated, and doubts are added to the warnings."""
         file = path / FILE_NAME if path.is_dir() else path
         try:
             content = json.loads(file.read_text())
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a readable record: {error}.") from error
         version = content.get("schema_version") if isinstance(content, dict) else None
-        if not isinstance(version, int):
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise DataError(f"{file} is not a record: it has no schema_version.")
         if version > SCHEMA_VERSION:
             raise DataError(
                 f"{file} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
             )
         try:
-            _check(content)
-            return cls(**content)
-        except (TypeError, KeyError, AttributeError, AssertionError) as error:
-            raise DataError(f"{file} is not a whole record: {error}.") from error
+            record = msgspec.convert(migrated_record(content, version), cls)
+        except (msgspec.ValidationError, SpecError, TypeError, KeyError, AttributeError, ValueError) as error:
+            raise DataError(f"{file} is not a complete record: {_reason(error)}.") from error
+        return dataclasses.replace(record, warnings=(*record.warnings, *_doubts(record)))
 
 
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "spec": ("workload", "workers", "workers_per_device", "strategy", "feed", "batch", "timing", "precision", "turn"),
-    "workload": ("name", "unit", "gradient_bytes"),
-    "environment": ("host", "device_kind", "versions"),
-    "throughput": ("value", "low", "high", "unit"),
-    "wall_seconds": ("start_up", "training"),
-    "learning": ("loss", "validation", "val_loss", "updates", "samples_seen", "global_batch", "lr", "lr_rule"),
-    "traffic": ("sent_bytes_per_worker_and_step",),
-    "phases": PHASES,
-}
-_NEEDED_OF_A_WORKER = ("rank", "device", "samples", "seconds", "step_seconds", "phases")
+def _reason(error: Exception) -> str:
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return text.rstrip(".")
 
 
-def _check(content: dict[str, Any]) -> None:
-    """A file may have been edited or cut and still be JSON: what every reader relies on is there and is a number."""
-    for name, keys in _NEEDED.items():
-        assert isinstance(content[name], dict), f"{name} is no object"
-        missing = [key for key in keys if key not in content[name]]
-        assert not missing, f"{name} lacks {', '.join(missing)}"
-    assert content["per_worker"], "it has no worker"
-    for worker in content["per_worker"]:
-        assert isinstance(worker["phases"], dict), "phases are no object"
-        missing = [key for key in _NEEDED_OF_A_WORKER if key not in worker]
-        assert not missing, f"a worker lacks {', '.join(missing)}"
-    assert type(content["steps_timed"]) is int, "steps_timed is no whole number"
-    assert type(content["warmup_steps"]) is int, "warmup_steps is no whole number"
-    rate, seconds = content["throughput"]["value"], [worker["seconds"] for worker in content["per_worker"]]
-    assert all(isinstance(value, int | float) for value in (rate, *seconds)), "a rate or a time is no number"
-    assert min(rate, *seconds) > 0, "a rate or a time is not above 0"
-    assert sum(content["phases"].values()) > 0, "a step takes no time"
+def _contradictions(record: Record) -> Iterator[str]:
+    """What cannot be in the record of any run: an edited or damaged file, or a mistake of ours."""
+    rows = record.per_worker
+    if len(rows) != record.spec.workers:
+        yield f"it has rows of {len(rows)} workers, and its spec has {record.spec.workers}"
+    if [row.rank for row in rows] != list(range(len(rows))):
+        yield "its workers are not in order of rank"
+    samples = sum(row.samples for row in rows)
+    if samples != record.samples_timed:
+        yield f"its workers count {samples} samples, and samples_timed is {record.samples_timed}"
+    for row in rows:
+        if abs(row.phases.total - row.step_seconds) > _ADDS_UP * row.step_seconds:
+            yield (
+                f"the phases of worker {row.rank} add up to {row.phases.total:g} s, and its step takes "
+                f"{row.step_seconds:g} s"
+            )
+        if row.seconds <= 0 or row.step_seconds <= 0:
+            yield f"worker {row.rank} took no time"
+    for name, seconds in record.phases:
+        mean = sum(row.phases.of(name) for row in rows) / len(rows)
+        if abs(seconds - mean) > _ADDS_UP * record.step_seconds:
+            yield f"{name} takes {seconds:g} s a step, and {mean:g} s on average over its workers"
+    rate = record.throughput
+    if rate.value <= 0:
+        yield f"its throughput is {rate.value:g}"
+    if rate.low is not None and rate.high is not None and not rate.low <= rate.value <= rate.high:
+        yield f"its throughput {rate.value:g} is outside its interval {rate.low:g} to {rate.high:g}"
+
+
+def _doubts(record: Record) -> Iterator[str]:
+    """What a record can hold, and hardly does."""
+    if record.units_timed is None:
+        return
+    per_sample = record.units_timed / record.samples_timed if record.samples_timed else 0.0
+    mean = per_sample * sum(row.samples / row.seconds for row in record.per_worker)
+    if mean and not 1 / _CONTRADICTS <= record.throughput.value / mean <= _CONTRADICTS:
+        yield (
+            f"The throughput of {record.throughput.value:g} {record.throughput.unit} contradicts samples ÷ seconds "
+            f"({mean:g}): the pace changed within the run, or the file was edited."
+        )

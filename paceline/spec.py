@@ -1,10 +1,6 @@
-"""What to run: one frozen dataclass, checked where it is made, as plain data in and out."""
+"""What to run: one frozen dataclass whose fields declare everything that code decides by them."""
 
-import dataclasses
-import functools
-import math
 import tomllib
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,133 +8,306 @@ from typing import Any, Literal
 
 from paceline.errors import SpecError
 from paceline.grammar import choose, require
+from paceline.settings import Baseline, Role, Seconds, Setting, setting, settings_of
 from paceline.timing import fixed_timing
-from paceline.units import parse_seconds
 
-LR_RULES = ("none", "linear", "sqrt")
-PRECISIONS = ("fp32", "bf16")
-VALIDATIONS = ("epoch", "end", "off")
-OPTIMIZERS = ("own", "sgd")
-LENGTHS = ("steps", "epochs", "seconds")
+BASELINE_STRATEGY = "independent"
+"""What one worker alone runs: no exchange at all."""
 
-_SLOW_MOTION = 1e-3, 1e4
-_CHOICES = {"lr_rule": LR_RULES, "precision": PRECISIONS, "validate": VALIDATIONS, "optimizer": OPTIMIZERS}
+_FIRST = "Most used"
+_LENGTH = "How long"
+_LEARNING = "Learning"
+_PLACE = "Where it runs"
+_RUNNING = "Checkpoints and faults"
 
-# What a field of each type accepts, and how that is called; the fields with choices hold words.
-_TYPES: dict[type, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: (int | float, "a number"),
-    str: (str, "a word"),
-}
+_RUN = (Role.IDENTITY, Role.AXIS)
+_COMPUTING = (*_RUN, Role.STEP, Role.SERIES, Role.CURVE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One training run."""
 
-    workload: str
-    """A catalogue name or `package.module:function`, with options."""
+    workload: str = setting(
+        help="A name from `paceline workloads`, or package.module:function.",
+        group=_FIRST,
+        roles=(*_COMPUTING, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
+        baseline=Baseline.SAME,
+    )
+    workers: int = setting(
+        1,
+        help="Worker processes, each with a replica of the model.",
+        axis_help="Worker processes: 1,2,4.",
+        group=_FIRST,
+        roles=(*_RUN, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
+        baseline=Baseline.ALONE,
+        alone=1,
+        least=1,
+    )
+    strategy: str = setting(
+        "allreduce",
+        help="How replicas agree; see `paceline strategies`.",
+        group=_FIRST,
+        roles=(*_RUN, Role.SERIES, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
+        baseline=Baseline.ALONE,
+        alone=BASELINE_STRATEGY,
+    )
+    batch: int | None = setting(
+        None,
+        help="Samples per worker and update (default: the workload's).",
+        axis_help="Samples per worker and update; of all workers together with --scaling strong.",
+        group=_FIRST,
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
+        baseline=Baseline.SAME,
+        words="batch {}",
+        least=1,
+    )
+    feed: str = setting(
+        "dataset",
+        help="Where batches come from; see `paceline feeds`.",
+        group=_FIRST,
+        roles=(*_COMPUTING, Role.CHECKPOINT, Role.SUMMARY),
+        baseline=Baseline.SAME,
+    )
 
-    workers: int = 1
-    workers_per_device: int = 1
-    cores_per_device: int = 1
-    """On CPU, how many cores make one device."""
+    steps: int | None = setting(
+        None,
+        help="Train for this many updates.",
+        group=_FIRST,
+        roles=(*_RUN, Role.LENGTH, Role.CURVE),
+        baseline=Baseline.ANY,
+        words="{} steps",
+        least=1,
+    )
+    epochs: int | None = setting(
+        None,
+        help="Train for this many passes over the data.",
+        group=_FIRST,
+        roles=(*_RUN, Role.LENGTH, Role.CURVE),
+        baseline=Baseline.ANY,
+        words="{} epochs",
+        least=1,
+    )
+    seconds: Seconds | None = setting(
+        None,
+        help="Train for this long, validation included: 30s, 5m.",
+        group=_FIRST,
+        roles=(*_RUN, Role.LENGTH, Role.CURVE),
+        baseline=Baseline.ANY,
+        words="{} s",
+        above=0,
+    )
+    until_percent: float | None = setting(
+        None,
+        help="Stop once the 95 % interval of the throughput is within ± this many percent; --steps, --epochs and "
+        "--seconds are then upper limits (default: 10 minutes).",
+        axis_help="Stop a run once its throughput is known within ± this many percent.",
+        group=_LENGTH,
+        roles=(*_RUN, Role.CURVE),
+        baseline=Baseline.ANY,
+        words="within {} %",
+        above=0,
+    )
+    timing: str = setting(
+        "detected",
+        help="Which steps are timed: detected (after a warm-up detected in the data), or fixed:warmup=10,steps=20 as "
+        "older benchmarks did.",
+        axis_help="detected, or fixed:warmup=10,steps=20.",
+        group=_LENGTH,
+        roles=(*_RUN, Role.CURVE, Role.SUMMARY),
+        baseline=Baseline.SAME,
+    )
 
-    nodes: int = 1
-    """Hosts that the workers are divided among; never more than there are workers."""
+    lr: float | None = setting(
+        None,
+        help="Learning rate (default: the workload's).",
+        group=_LEARNING,
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        baseline=Baseline.ANY,
+        words="lr {}",
+        above=0,
+    )
+    lr_rule: Literal["none", "linear", "sqrt"] = setting(
+        "none",
+        help="How the learning rate grows with the workers: none, linear or sqrt.",
+        group=_LEARNING,
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        baseline=Baseline.UNUSED,
+        alone="none",
+        words="lr rule {}",
+    )
+    lr_warmup: int | None = setting(
+        None,
+        help="Updates over which a scaled learning rate is reached (default: 100 with a rule).",
+        group=_LEARNING,
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        baseline=Baseline.UNUSED,
+        alone=None,
+        words="lr warm-up {}",
+        least=0,
+    )
+    optimizer: Literal["own", "sgd"] | None = setting(
+        None,
+        help="own (the workload's) or sgd (default: own; sgd with emulated devices).",
+        axis_help="own (the workload's) or sgd; give it once for each.",
+        group=_LEARNING,
+        roles=(*_COMPUTING, Role.CHECKPOINT),
+        baseline=Baseline.SAME,
+        words="optimizer {}",
+        implied="own",
+    )
+    clip_norm: float | None = setting(
+        None,
+        help="Clip gradients to this global norm.",
+        group=_LEARNING,
+        roles=(*_COMPUTING, Role.CHECKPOINT),
+        baseline=Baseline.SAME,
+        words="clip norm {}",
+        above=0,
+    )
+    accumulate: int = setting(
+        1,
+        help="Micro-batches that a worker's batch is computed in.",
+        group=_LEARNING,
+        roles=(*_COMPUTING, Role.CHECKPOINT),
+        baseline=Baseline.SAME,
+        words="accumulate {}",
+        least=1,
+    )
+    precision: Literal["fp32", "bf16"] = setting(
+        "fp32",
+        help="fp32, or bf16 for matrix products in bfloat16.",
+        group=_LEARNING,
+        roles=(*_COMPUTING, Role.CHECKPOINT, Role.SUMMARY),
+        baseline=Baseline.SAME,
+    )
+    validate: Literal["epoch", "end", "off"] | None = setting(
+        None,
+        help="When to validate: epoch (after every epoch and at the end), end, or off (default: epoch; off with a "
+        "synthetic feed).",
+        axis_help="epoch, end or off.",
+        group=_LEARNING,
+        roles=(*_RUN,),
+        baseline=Baseline.ANY,
+        words="validate {}",
+    )
+    seed: int = setting(
+        0,
+        help="Seed of the initial weights, data order and noise.",
+        group=_LEARNING,
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        baseline=Baseline.ANY,
+        words="seed {}",
+        least=0,
+        most=2**63 - 1,
+    )
 
-    network: str | None = None
-    """The links between nodes, as in a testbed's `1Gbps`; None on one node."""
+    device: str = setting(
+        "auto",
+        help="auto, cpu, cuda, or emulated:2080ti (a published rate, rate=500, or the file of a profile).",
+        axis_help="auto, cpu, cuda or emulated:…; give it once for each.",
+        group=_PLACE,
+        roles=_COMPUTING,
+        baseline=Baseline.SAME,
+        usual=("cpu", "cuda"),
+    )
+    workers_per_device: int = setting(
+        1,
+        help="Workers that share one device.",
+        axis_help="Workers that share one device: 1,2, or fit.",
+        group=_PLACE,
+        roles=(*_RUN, Role.STEP, Role.CURVE, Role.TITLE),
+        baseline=Baseline.ALONE,
+        alone=1,
+        words="{} per device",
+        least=1,
+    )
+    cores_per_device: int = setting(
+        1,
+        help="On CPU, how many cores make one device.",
+        group=_PLACE,
+        roles=_COMPUTING,
+        baseline=Baseline.SAME,
+        words="{} cores per device",
+        least=1,
+    )
+    nodes: int = setting(
+        1,
+        help="In a testbed, the hosts to spread the workers over (default: all of them).",
+        axis_help="In a testbed, the hosts to spread the workers over: 1,2.",
+        group=_PLACE,
+        roles=_RUN,
+        baseline=Baseline.ALONE,
+        alone=1,
+        least=1,
+    )
+    network: str | None = setting(
+        None,
+        help="In a testbed, the links of this run in place of the testbed's own: 100Mbps.",
+        axis_help="In a testbed, the links between hosts; give it once for each.",
+        group=_PLACE,
+        roles=(*_RUN, Role.CURVE),
+        baseline=Baseline.ALONE,
+        alone=None,
+    )
+    slow_motion: float = setting(
+        1.0,
+        help="Run emulated devices and links this many times slower; reported figures are rescaled.",
+        axis_help="Run emulated devices and links this many times slower: 1,2.",
+        group=_PLACE,
+        roles=(*_RUN, Role.CURVE),
+        baseline=Baseline.PREFERRED,
+        words="slow motion {}",
+        above=0,
+        least=1e-3,
+        most=1e4,
+    )
+    mps: bool = setting(
+        False,
+        help="on: run NVIDIA's MPS daemon, so that workers compute on one GPU at the same time.",
+        group=_PLACE,
+        roles=(*_RUN, Role.CURVE),
+        baseline=Baseline.UNUSED,
+        alone=False,
+        words="mps {}",
+    )
 
-    device: str = "auto"
-    mps: bool = False
-    """Whether to run NVIDIA's MPS daemon for the run, so that workers share a GPU at the same time."""
-
-    slow_motion: float = 1.0
-    """How many times slower emulated devices and the links between nodes are; figures are divided back."""
-
-    strategy: str = "allreduce"
-    feed: str = "dataset"
-    batch: int | None = None
-    """Samples per worker and update; None is the workload's own."""
-
-    accumulate: int = 1
-    """Micro-batches that a worker's batch is computed in."""
-
-    steps: int | None = None
-    epochs: int | None = None
-    seconds: float | None = None
-    """How long to train: exactly one of the three, unless the run ends by itself."""
-
-    until_percent: float | None = None
-    """End once the 95 % interval of the rate is within ± so many percent; steps, epochs and seconds are ceilings."""
-
-    timing: str = "detected"
-    """Which steps are timed: after a warm-up that is found in the data, or `fixed:warmup=10,steps=20`."""
-
-    lr: float | None = None
-    """None is the workload's own."""
-
-    lr_rule: Literal["none", "linear", "sqrt"] = "none"
-    """How the learning rate grows with the number of workers."""
-
-    lr_warmup: int | None = None
-    """Updates over which a scaled learning rate is reached; None is 100 with a rule, and none without."""
-
-    clip_norm: float | None = None
-    optimizer: Literal["own", "sgd"] | None = None
-    """The workload's own, or plain SGD. None: the workload's own; where devices are emulated, sgd."""
-
-    precision: Literal["fp32", "bf16"] = "fp32"
-    validate: Literal["epoch", "end", "off"] | None = None
-    """After every epoch and at the end, at the end only, or never. None: epoch, or off with a synthetic feed."""
-
-    seed: int = 0
-    timeout: float | None = None
-    """Seconds without progress that count as a hang; None is the larger of 30 s and ten median steps."""
-
-    checkpoint_every: int | None = None
-    resume: str | None = None
-    """A checkpoint to go on from."""
-
-    turn: int = 0
-    """Which repeat of the same settings this is; a study compares runs of the same turn."""
+    checkpoint_every: int | None = setting(
+        None,
+        help="Save a checkpoint every this many updates.",
+        group=_RUNNING,
+        roles=(Role.IDENTITY, Role.OPERATION),
+        baseline=Baseline.ANY,
+        least=1,
+    )
+    resume: str | None = setting(
+        None,
+        help="Resume from a run folder or a checkpoint.",
+        group=_RUNNING,
+        roles=(Role.IDENTITY, Role.OPERATION),
+        baseline=Baseline.ANY,
+    )
+    timeout: Seconds | None = setting(
+        None,
+        help="Treat a run without progress for this long as hanging (default: 30 s or ten steps, the larger).",
+        axis_help="Treat a run without progress for this long as hanging.",
+        group=_RUNNING,
+        roles=(*_RUN, Role.OPERATION),
+        baseline=Baseline.ANY,
+        above=0,
+    )
+    turn: int = setting(
+        0,
+        help="Which repeat of the same settings this is; a study compares runs of the same turn.",
+        group=_RUNNING,
+        roles=(Role.TITLE, Role.OPERATION),
+        baseline=Baseline.ANY,
+        least=0,
+    )
 
     def __post_init__(self) -> None:
-        self._check_types()
-        for name in ("workers", "workers_per_device", "cores_per_device", "nodes", "batch", "accumulate"):
-            self._at_least(name, 1)
-        self._at_least("steps", 1)
-        self._at_least("epochs", 1)
-        self._at_least("checkpoint_every", 1)
-        self._at_least("lr_warmup", 0)
-        self._at_least("seed", 0)
-        self._at_least("turn", 0)
-        require(self.seed < 2**63, f"--seed {self.seed} is not valid: it must be below 2⁶³.")
-        for name in ("seconds", "until_percent", "lr", "clip_norm", "timeout", "slow_motion"):
-            value = getattr(self, name)
-            positive = value is None or 0 < value < math.inf
-            require(positive, f"{_flag(name)} {value} is not valid: it must be above 0 and finite.")
-        least, most = _SLOW_MOTION
-        within = f"--slow-motion {self.slow_motion:g} is not valid: it must be from {least:g} to {most:g}."
-        require(least <= self.slow_motion <= most, within)
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) is not None:
-                choose(getattr(self, name), choices, f"value of {_flag(name)}")
-        self._check_together()
-
-    def _check_types(self) -> None:
-        """Values may come from a file, where `workers = 2.5` and `mps = "off"` are well written."""
-        for name, annotation in _hints().items():
-            value, kinds = getattr(self, name), typing.get_args(annotation) or (annotation,)
-            accepted, noun = next((_TYPES[kind] for kind in kinds if kind in _TYPES), _TYPES[str])
-            if value is None and type(None) in kinds:
-                continue
-            right = isinstance(value, accepted) and isinstance(value, bool) == (accepted is bool)
-            require(right, f"{_flag(name)} {value!r} is not valid: it must be {noun}.")
-
-    def _check_together(self) -> None:
+        for one in SETTINGS.values():
+            one.check(getattr(self, one.name))
         self._check_length()
         require(
             self.workers % self.workers_per_device == 0,
@@ -156,7 +325,7 @@ class RunSpec:
         )
 
     def _check_length(self) -> None:
-        lengths = [name for name in LENGTHS if getattr(self, name) is not None]
+        lengths = [name for name in with_role(Role.LENGTH) if getattr(self, name) is not None]
         fixed = fixed_timing(self.timing)
         if fixed is not None:
             require(
@@ -165,55 +334,70 @@ class RunSpec:
             )
             require(self.until_percent is None, f"--until-percent needs --timing detected, not {self.timing}.")
         elif self.until_percent is not None:
-            require("steps" not in lengths or "epochs" not in lengths, "Give --steps or --epochs as ceiling, not both.")
+            both = self.steps is not None and self.epochs is not None
+            require(not both, "Give --steps or --epochs as upper limit, not both.")
         else:
             require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
 
-    def _at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        require(value is None or value >= least, f"{_flag(name)} {value} is not valid: it must be at least {least}.")
+    def by_role(self, role: Role) -> dict[str, Any]:
+        """The values of all settings with a role, by name."""
+        return {name: getattr(self, name) for name in with_role(role)}
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in SETTINGS
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The setting called `name`."""
+        return getattr(self, name, default)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """All settings."""
+        return list(self.to_dict().items())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for records and for worker processes."""
-        return dataclasses.asdict(self)
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
         """The inverse of `to_dict`; unknown keys are refused."""
-        names = [f.name for f in dataclasses.fields(cls)]
         for key in values:
-            choose(key, names, "setting of a run")
+            choose(key, SETTINGS, "setting of a run")
         try:
             return cls(**values)
         except TypeError as error:  # there is no workload
             raise SpecError(f"A run cannot be made of {dict(values)}: {error}.") from None
 
 
+SETTINGS: Mapping[str, Setting] = settings_of(RunSpec)
+"""Every setting of a run, by name."""
+
+
+def with_role(role: Role) -> tuple[str, ...]:
+    """The names of the settings with a role, in the order of their declaration."""
+    return tuple(name for name, one in SETTINGS.items() if one.has(role))
+
+
+def with_baseline(*policies: Baseline) -> tuple[str, ...]:
+    """The names of the settings whose baseline follows one of these policies."""
+    return tuple(name for name, one in SETTINGS.items() if one.baseline in policies)
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings of a run from a file, one `key = value` each; checked when a RunSpec is made of them."""
     try:
-        settings = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text())
     except OSError as error:
         raise SpecError(
             f"{path} cannot be read ({error.strerror}): give a TOML file with settings of a run."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not TOML: {error}.") from error
-    for name in ("seconds", "timeout"):  # "90s", as on the command line
-        if isinstance(settings.get(name), str):
-            settings[name] = parse_seconds(settings[name])
-    return settings
-
-
-@functools.cache
-def _hints() -> dict[str, Any]:
-    """Looked up once: a study makes thousands of specs."""
-    return typing.get_type_hints(RunSpec)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return {name: SETTINGS[name].read(value) if name in SETTINGS else value for name, value in content.items()}
 
 
 def _flags(names: Iterable[str]) -> str:
-    return " and ".join(_flag(name) for name in names)
+    return " and ".join(SETTINGS[name].flag for name in names)

@@ -57,8 +57,6 @@ def _slow_collectives(seconds: float) -> None:
 
 def slowed(where: str = "nowhere", seconds: float = 0.0, rank: int = 0) -> Workload:
     """Points on a line, learned by one layer; forward takes 30 ms, and `where` takes `seconds` more."""
-    if where == "exchange":
-        _slow_collectives(seconds)
 
     def mine() -> bool:
         return dist.is_initialized() and dist.get_rank() == rank
@@ -71,6 +69,8 @@ def slowed(where: str = "nowhere", seconds: float = 0.0, rank: int = 0) -> Workl
         return nn.functional.mse_loss(predicted, batch[1])
 
     def data() -> Data:
+        if where == "exchange":  # only in a worker, not where the run is planned
+            _slow_collectives(seconds)
         x = torch.linspace(-1, 1, 4096).reshape(-1, 1)
         examples = _SlowTensors(x, 2 * x)
         examples.seconds = seconds if where == "input" else 0.0

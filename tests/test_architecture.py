@@ -25,9 +25,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
-    frozenset({"timing", "network", "netns"}),
-    frozenset({"recipe", "spec", "record"}),
-    frozenset({"traffic"}),
+    frozenset({"timing", "network", "netns", "settings", "migrations"}),
+    frozenset({"recipe", "spec"}),
+    frozenset({"record"}),
+    frozenset({"traffic", "schema"}),
     frozenset({"workloads", "devices", "measure"}),
     frozenset({"feeds", "strategies", "explain", "references"}),
     frozenset({"workers", "script", "testbed"}),
@@ -48,7 +49,6 @@ HIDDEN: dict[str, frozenset[str]] = {
     "feeds": frozenset({"spec", "record", "traffic", "devices", "measure"}),
     "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
     "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
-    "workers": frozenset({"record"}),
     "testbed": frozenset(
         {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "feeds", "strategies"}
     ),
@@ -66,7 +66,21 @@ MAY_SEE: dict[str, frozenset[str]] = {
 }
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
-    *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
+    *(
+        "errors",
+        "units",
+        "grammar",
+        "timing",
+        "settings",
+        "migrations",
+        "recipe",
+        "spec",
+        "record",
+        "schema",
+        "traffic.*",
+        "measure.*",
+        "devices.*",
+    ),
     *("network", "netns", "testbed.*"),
     *("explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),

@@ -32,7 +32,7 @@ def test_a_count_below_one_is_refused_by_its_flag(name: str, value: int) -> None
 @pytest.mark.parametrize(("name", "more"), [("seed", {}), ("lr_warmup", {"lr_rule": "linear"})])
 def test_a_negative_number_is_refused_by_its_flag(name: str, more: dict[str, Any]) -> None:
     assert getattr(spec(**{name: 0}, **more), name) == 0
-    with pytest.raises(SpecError, match=rf"--{name.replace('_', '-')} -1 is not valid: it must be at least 0"):
+    with pytest.raises(SpecError, match=rf"--{name.replace('_', '-')} -1 is not valid: it must be (at least|from) 0"):
         spec(**{name: -1}, **more)
 
 
@@ -174,7 +174,7 @@ def test_settings_are_read_from_toml(tmp_path: Path) -> None:
 def test_a_run_that_ends_by_itself_may_have_two_ceilings_or_none() -> None:
     for ceilings in ({}, {"steps": 10}, {"seconds": 5.0}, {"steps": 10, "seconds": 5.0}, {"epochs": 1, "seconds": 5.0}):
         assert RunSpec(workload="vae", until_percent=2.0, **ceilings).until_percent == 2.0
-    with pytest.raises(SpecError, match="--steps or --epochs as ceiling, not both"):
+    with pytest.raises(SpecError, match="--steps or --epochs as upper limit, not both"):
         RunSpec(workload="vae", until_percent=2.0, steps=3, epochs=1)
     with pytest.raises(SpecError, match="--until-percent 0"):
         RunSpec(workload="vae", until_percent=0.0)

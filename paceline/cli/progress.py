@@ -2,8 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from paceline.cli.output import number
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
+from paceline.record import Validation
 from paceline.spec import RunSpec
 
 _LINE_EVERY_SECONDS = 5.0
@@ -71,9 +71,9 @@ class BarDisplay:
         done = step if self._seconds is None else min(time.monotonic() - self._begun, self._seconds)
         self.bar.update(self._task, completed=done, figures=figures)
 
-    def validation(self, entry: Mapping[str, Any]) -> None:
+    def validation(self, result: Validation) -> None:
         """A line that stays."""
-        self._console.print(_validation_line(entry), highlight=False)
+        self._console.print(_validation_line(result), highlight=False)
 
     def note(self, text: str) -> None:
         """A line that stays."""
@@ -101,19 +101,19 @@ class LineDisplay:
             self._last = time.monotonic()
             self.note(told)
 
-    def validation(self, entry: Mapping[str, Any]) -> None:
+    def validation(self, result: Validation) -> None:
         """A line."""
-        self.note(_validation_line(entry))
+        self.note(_validation_line(result))
 
     def note(self, text: str) -> None:
         """A line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _validation_line(entry: Mapping[str, Any]) -> str:
-    metrics = "".join(f" · {name} {number(value)}" for name, value in entry["metrics"].items())
-    epoch = f"epoch {entry['epoch']:.3g}" if entry["epoch"] is not None else f"step {entry['step']}"
-    return f"{epoch} · validation loss {number(entry['loss'])}{metrics}"
+def _validation_line(result: Validation) -> str:
+    metrics = "".join(f" · {name} {number(value)}" for name, value in result.metrics.items())
+    epoch = f"epoch {result.epoch:.3g}" if result.epoch is not None else f"step {result.step}"
+    return f"{epoch} · validation loss {number(result.loss)}{metrics}"
 
 
 @contextlib.contextmanager

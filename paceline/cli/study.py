@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paceline.cli.flags import repeated, with_flags
 from paceline.errors import OutputError, SpecError
 from paceline.network import Site
+from paceline.settings import Role
+from paceline.spec import SETTINGS, with_role
 from paceline.testbed.hosts import Testbed
 from paceline.units import human_seconds
 
@@ -38,43 +41,19 @@ Examples:
   paceline study my-study.toml --out results --csv results.csv
 """
 
-Texts = list[str] | None
 
-
+@with_flags({name: repeated(SETTINGS[name]) for name in with_role(Role.AXIS) if name != "workload"})
 def study(
     context: typer.Context,
     what: Annotated[str | None, typer.Argument(help="A TOML file, the name of a ready study, or a workload.")] = None,
-    workers: Annotated[Texts, typer.Option(help="Worker processes: 1,2,4.")] = None,
-    workers_per_device: Annotated[Texts, typer.Option(help="Workers that share a device: 1,2, or fit.")] = None,
-    cores_per_device: Annotated[Texts, typer.Option(help="On CPU, cores that make one device.")] = None,
-    nodes: Annotated[Texts, typer.Option(help="In a testbed, hosts to divide the workers among: 1,2.")] = None,
-    network: Annotated[Texts, typer.Option(help="In a testbed, links between them; give it once for each.")] = None,
-    device: Annotated[Texts, typer.Option(help="auto, cpu, cuda or emulated:…; give it once for each.")] = None,
-    slow_motion: Annotated[Texts, typer.Option(help="Of emulated devices and links: 1,2.")] = None,
-    mps: Annotated[Texts, typer.Option(help="on: run NVIDIA's MPS daemon.")] = None,
-    strategy: Annotated[Texts, typer.Option(help="How replicas agree; give it once for each.")] = None,
-    feed: Annotated[Texts, typer.Option(help="Where batches come from; give it once for each.")] = None,
-    batch: Annotated[Texts, typer.Option(help="Samples per worker and update; of all workers if strong.")] = None,
-    accumulate: Annotated[Texts, typer.Option(help="Micro-batches a worker's batch is computed in.")] = None,
-    steps: Annotated[Texts, typer.Option(help="Train for so many updates.")] = None,
-    epochs: Annotated[Texts, typer.Option(help="Train for so many passes over the data.")] = None,
-    seconds: Annotated[Texts, typer.Option(help="Train for so long, validation included: 30s, 5m.")] = None,
-    until_percent: Annotated[Texts, typer.Option(help="End a run when its rate is known so well.")] = None,
-    timing: Annotated[Texts, typer.Option(help="detected, or fixed:warmup=10,steps=20.")] = None,
-    lr: Annotated[Texts, typer.Option(help="Learning rate (default: the workload's).")] = None,
-    lr_rule: Annotated[Texts, typer.Option(help="How the rate grows with workers: none, linear or sqrt.")] = None,
-    lr_warmup: Annotated[Texts, typer.Option(help="Updates to reach a scaled rate.")] = None,
-    optimizer: Annotated[Texts, typer.Option(help="own or sgd; give it once for each.")] = None,
-    clip_norm: Annotated[Texts, typer.Option(help="Scale gradients down to this global norm.")] = None,
-    precision: Annotated[Texts, typer.Option(help="fp32 or bf16.")] = None,
-    validate: Annotated[Texts, typer.Option(help="epoch, end or off.")] = None,
-    seed: Annotated[Texts, typer.Option(help="Of initial weights, data order and noise.")] = None,
-    timeout: Annotated[Texts, typer.Option(help="No progress for so long is a hang.")] = None,
+    *,
     repeats: Annotated[int | None, typer.Option(help="Runs of every combination, taken in turns.")] = None,
     scaling: Annotated[str | None, typer.Option(help="weak: batch per worker; strong: of all together.")] = None,
     equal: Annotated[str | None, typer.Option(help="What all runs have as many of: samples or updates.")] = None,
     samples: Annotated[int | None, typer.Option(help="With --equal samples: how many.")] = None,
-    columns: Annotated[Texts, typer.Option(help="More columns: val_loss,time,utilisation,sent, a metric …")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="More columns: val_loss,time,utilisation,sent, a metric …")
+    ] = None,
     per_epoch: Annotated[bool | None, typer.Option("--per-epoch", help="A second table, epoch by epoch.")] = None,
     out: Annotated[Path | None, typer.Option(help="The study's folder (default: runs/NAME).")] = None,
     full: Annotated[bool, typer.Option("--full", help="The sizes of the file's \\[full] table.")] = False,
@@ -85,15 +64,17 @@ def study(
     yes: Annotated[bool, typer.Option("--yes", help=f"Start even more than {_MANY:,} runs.")] = False,
     csv: Annotated[Path | None, typer.Option(help="Write the table to a CSV file as well.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead.")] = False,
+    **flags: Any,
 ) -> None:
-    """Run a grid of runs in turns and show how they scale. Stopped or killed, the same command goes on."""
+    """Run a grid of runs in turns and show how they scale. Stopped or killed, the same command resumes it."""
     # Imported here, so that --help answers at once.
     from paceline.engines.local import LocalEngine
     from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
     engine = LocalEngine(context.find_object(Testbed))
-    asked = _asked(what, _flags(context), engine.site, full=full)
+    own = {"repeats": repeats, "scaling": scaling, "equal": equal, "samples": samples, "per_epoch": per_epoch}
+    asked = _asked(what, _given(own, columns, flags), engine.site, full=full)
     if csv is not None:
         _check_writable(csv)
     if asked.runs > _MANY and not yes:
@@ -128,17 +109,14 @@ def _say(text: str) -> None:
     print(f"paceline: {text}", file=sys.stderr)
 
 
-def _flags(context: typer.Context) -> dict[str, Any]:
+def _given(own: dict[str, Any], columns: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
     """What was typed, by the names that TOML files use."""
-    from paceline.studies.definition import SETTINGS, parse_values
+    from paceline.studies.definition import parse_values
 
-    given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
-    own: dict[str, Any] = {
-        name: given[name] for name in ("repeats", "scaling", "equal", "samples", "per_epoch") if name in given
-    }
-    if "columns" in given:
-        own["columns"] = [name.strip() for text in given["columns"] for name in text.split(",") if name.strip()]
-    return {**own, **{name: parse_values(name, given[name]) for name in SETTINGS if name in given}}
+    given = {name: value for name, value in own.items() if value is not None}
+    if columns:
+        given["columns"] = [name.strip() for text in columns for name in text.split(",") if name.strip()]
+    return given | {name: parse_values(name, texts) for name, texts in flags.items() if texts}
 
 
 def _asked(what: str | None, flags: dict[str, Any], site: Site, *, full: bool) -> "Study":

@@ -1,12 +1,11 @@
 """What an engine is: it starts the workers of a plan and returns the record."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from paceline.engines.plan import Plan
 from paceline.network import Site
-from paceline.record import Record
+from paceline.record import Record, Validation
 
 
 class Display(Protocol):
@@ -18,7 +17,7 @@ class Display(Protocol):
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Rank 0 has come so far."""
 
-    def validation(self, entry: Mapping[str, Any]) -> None:
+    def validation(self, result: Validation) -> None:
         """A validation is done."""
 
     def note(self, text: str) -> None:
@@ -34,7 +33,7 @@ class NoDisplay:
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Ignored."""
 
-    def validation(self, entry: Mapping[str, Any]) -> None:
+    def validation(self, result: Validation) -> None:
         """Ignored."""
 
     def note(self, text: str) -> None:

@@ -4,9 +4,8 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,15 +16,28 @@ from paceline.measure import sidecar
 from paceline.measure.emulation import host_limits
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.links import off_rate
-from paceline.measure.stats import Figure
 from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import Summary, mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
-from paceline.record import Record
+from paceline.record import (
+    PHASES,
+    EmulatedDevice,
+    Emulation,
+    Environment,
+    Learning,
+    MeasuredNetwork,
+    Overlap,
+    Phases,
+    Record,
+    Throughput,
+    WallSeconds,
+    WorkerRow,
+)
 from paceline.spec import RunSpec
 from paceline.timing import fixed_timing
 from paceline.units import format_bandwidth
 from paceline.workers.assignment import series_of
+from paceline.workers.report import WorkerReport
 
 _COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
 """Series that are no times."""
@@ -33,44 +45,45 @@ _COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_by
 _EXPOSED_SHARE = 0.05
 """Of a step: an exchange that is exposed for less is too short to tell how busy cores were in it."""
 
-Links = dict[str, Any] | None
-"""What is known of the links between nodes; None on one node."""
+Links = MeasuredNetwork | None
+"""The links between nodes as measured; None on one node."""
 
 
 def collect(
-    plan: Plan, reports: Sequence[dict[str, Any]], scratch: Path, out: Path, *, wall_seconds: float, network: Links
+    plan: Plan, reports: Sequence[WorkerReport], scratch: Path, out: Path, *, wall_seconds: float, network: Links
 ) -> Record:
     """The record of a finished run, saved."""
     series = [_series(plan, scratch, rank) for rank in range(len(reports))]
     summary = _summary(plan, series)
     first = reports[0]
     workers = worker_rows(plan, summary, series, reports)
-    phases = {name: float(np.mean([w["phases"][name] for w in workers])) for name in workers[0]["phases"]}
+    phases = Phases(**{name: float(np.mean([row.phases.of(name) for row in workers])) for name in PHASES})
     record = Record(
-        spec=first["spec"],
-        workload=first["workload"],
-        environment=environment(plan, first["versions"]),
+        spec=plan.spec,
+        workload=first.workload,
+        environment=environment(plan, first.versions),
         devices=plan.placement.devices,
         samples_timed=summary.samples_timed,
+        units_timed=summary.units_timed,
         steps_timed=summary.steps_timed,
         seconds_timed=summary.seconds_timed,
         warmup_steps=summary.warmup_steps,
         wall_seconds=_walls(reports, wall_seconds),
-        throughput={**summary.throughput, "unit": f"{first['workload']['unit']}/s"},
+        throughput=_throughput(summary, first.workload.unit),
         per_worker=workers,
-        servers=server_rows(plan, first["strategy_report"].pop("server_utilisation_percent", None)),
+        servers=server_rows(plan, first.strategy.server_utilisation_percent),
         utilisation=device_rows(plan, workers, reports),
         phases=phases,
-        overlap=_overlap(series, summary.timed, phases, first["traffic"]["sent_bytes_per_worker_and_step"]),
+        overlap=_overlap(series, summary.timed, phases, first.traffic.sent_bytes_per_worker_and_step),
         buckets=buckets_of(series, summary.timed),
-        gradients=gradients_of(series, summary.timed, first["gradients"]),
+        gradients=gradients_of(series, summary.timed, first.gradients),
         learning=_learning(plan, reports, series),
-        traffic=first["traffic"],
-        strategy_report=first["strategy_report"],
+        traffic=first.traffic,
+        strategy_report=first.strategy.figures,
         network=network,
         emulation=_emulation(plan, reports, workers, network),
-        failures=["Stopped by the user before the end."] if any(r["stopped_early"] for r in reports) else [],
-        warnings=_warnings(plan, summary, reports, network),
+        failures=("Stopped by the user before the end.",) if any(r.stopped_early for r in reports) else (),
+        warnings=tuple(_warnings(plan, summary, reports, network)),
     )
     out.mkdir(parents=True, exist_ok=True)
     sidecar.save(out, series)
@@ -95,40 +108,44 @@ def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
 
 
 def _emulation(
-    plan: Plan, reports: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], network: Links
-) -> dict[str, Any] | None:
+    plan: Plan, reports: Sequence[WorkerReport], workers: Sequence[WorkerRow], network: Links
+) -> Emulation | None:
     """Which devices were emulated, and whether the host kept up with them."""
     if not plan.paces:
         return None
-    planned = [report["device_seconds_per_step"] / plan.spec.slow_motion for report in reports]
-    own = ("forward", "backward") if plan.traffic.servers else ("forward", "backward", "update")
-    taken = [sum(row["phases"][name] for name in own) for row in workers]
+    emulated = [report.emulated for report in reports if report.emulated is not None]
+    planned = [one.device_seconds_per_step / plan.spec.slow_motion for one in emulated]
+    taken = [row.phases.forward + row.phases.backward for row in workers]
+    if not plan.traffic.servers:  # a server's update is real, and not on the device
+        taken = [seconds + row.phases.update for seconds, row in zip(taken, workers, strict=True)]
     # Of the step, so that it is what the figure is off by: 20 ms beside an exchange of 30 s are nothing.
-    whole = sum(row["step_seconds"] for row in workers)
+    whole = sum(row.step_seconds for row in workers)
     overrun = float((np.sum(taken) - np.sum(planned)) / whole)
-    busy, stolen = _mean([report["use"]["busy_percent"] for report in reports]), _stolen_percent(reports)
-    exposed = sum(row["phases"]["exchange"] + row["phases"]["wait"] for row in workers)
-    seen = exposed >= _EXPOSED_SHARE * whole
-    exchanging = _mean([report["exchange_busy_percent"] for report in reports]) if seen else None
-    return {
-        "devices": [{"node": n, "device": p.device, "source": p.source} for n, p in enumerate(plan.paces)],
-        "slow_motion": plan.spec.slow_motion,
-        "device_seconds_per_step": float(np.mean(planned)),
-        "overrun_percent": 100 * overrun,
-        "host_busy_percent": busy,
-        "host_stolen_percent": stolen,
-        "exchange_busy_percent": exchanging,
-        "host_limits": host_limits(
-            busy_percent=busy if exchanging is None or busy is None else max(busy, exchanging),
-            stolen_percent=stolen,
-            overrun=overrun,
-            network=network,
+    busy, stolen = _mean([report.use.busy_percent for report in reports]), _stolen_percent(reports)
+    exposed = sum(row.phases.exchange + row.phases.wait for row in workers)
+    watched = exposed >= _EXPOSED_SHARE * whole
+    exchanging = _mean([one.exchange_busy_percent for one in emulated]) if watched else None
+    return Emulation(
+        devices=tuple(EmulatedDevice(node=n, device=p.device, source=p.source) for n, p in enumerate(plan.paces)),
+        slow_motion=plan.spec.slow_motion,
+        device_seconds_per_step=float(np.mean(planned)),
+        overrun_percent=100 * overrun,
+        host_busy_percent=busy,
+        host_stolen_percent=stolen,
+        exchange_busy_percent=exchanging,
+        host_limits=tuple(
+            host_limits(
+                busy_percent=busy if exchanging is None or busy is None else max(busy, exchanging),
+                stolen_percent=stolen,
+                overrun=overrun,
+                network=network,
+            )
         ),
-    }
+    )
 
 
-def _stolen_percent(reports: Sequence[dict[str, Any]]) -> float | None:
-    return _mean([report["use"]["stolen_percent"] for report in reports])
+def _stolen_percent(reports: Sequence[WorkerReport]) -> float | None:
+    return _mean([report.use.stolen_percent for report in reports])
 
 
 def _mean(percents: Sequence[float | None]) -> float | None:
@@ -136,48 +153,60 @@ def _mean(percents: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if len(known) == len(percents) else None
 
 
-def _walls(reports: Sequence[dict[str, Any]], wall_seconds: float) -> dict[str, float]:
+def _walls(reports: Sequence[WorkerReport], wall_seconds: float) -> WallSeconds:
     """How all the time divides; what nothing else took was start-up."""
-    walls = {name: max(r["wall_seconds"][name] for r in reports) for name in reports[0]["wall_seconds"]}
-    return {**walls, "start_up": max(0.0, wall_seconds - sum(v for k, v in walls.items() if k != "start_up"))}
+    training, validation, checkpoints = (
+        max(getattr(report.wall_seconds, name) for report in reports)
+        for name in ("training", "validation", "checkpoints")
+    )
+    return WallSeconds(
+        start_up=max(0.0, wall_seconds - training - validation - checkpoints),
+        training=training,
+        validation=validation,
+        checkpoints=checkpoints,
+    )
+
+
+def _throughput(summary: Summary, unit: str) -> Throughput:
+    rate = summary.throughput
+    return Throughput(value=rate.value, low=rate.low, high=rate.high, unit=f"{unit}/s")
 
 
 def _overlap(
-    series: Sequence[WorkerSeries], timed: Sequence[slice], phases: dict[str, float], sent_bytes: float
-) -> dict[str, float] | None:
+    series: Sequence[WorkerSeries], timed: Sequence[slice], phases: Phases, sent_bytes: float
+) -> Overlap | None:
     """What was hidden is seen in the buckets; what was exposed is what the workers stood still for."""
     hidden = hidden_seconds(series, timed)
     if hidden is None or not sent_bytes:
         return None
-    exposed = phases["exchange"] + phases["wait"]
-    return {"busy": hidden + exposed, "hidden": hidden, "exposed": exposed}
+    exposed = phases.exchange + phases.wait
+    return Overlap(busy=hidden + exposed, hidden=hidden, exposed=exposed)
 
 
-def _learning(plan: Plan, reports: Sequence[dict[str, Any]], series: Sequence[WorkerSeries]) -> dict[str, Any]:
+def _learning(plan: Plan, reports: Sequence[WorkerReport], series: Sequence[WorkerSeries]) -> Learning:
     """Beside every loss: samples seen, updates made, global batch, learning rate and its rule, sum or mean.
 
     Where workers do not wait for one another, every one of them updates the servers with a batch of its own.
     """
-    first = reports[0]
-    spec = first["spec"]
+    first, spec = reports[0], plan.spec
     together = plan.traffic.synchronous
-    updates = sum(r["updates"] for r in reports) if plan.traffic.servers and not together else first["updates"]
-    validation = first["validation"]
-    return {
-        "loss": mean_losses(series),
-        "validation": validation,
-        "val_loss": validation[-1]["loss"] if validation else None,
-        "updates": updates,
-        "samples_seen": sum(r["samples_seen"] for r in reports),
-        "global_batch": spec["batch"] * (spec["workers"] if together else 1),
-        "lr": first["lr"],
-        "lr_rule": spec["lr_rule"],
-        "lr_warmup_steps": first["lr_warmup_steps"],
-        "reduction": getattr(plan.traffic, "reduce", "mean"),
-    }
+    alone = plan.traffic.servers and not together
+    assert spec.batch is not None, "resolved by the plan"
+    return Learning(
+        loss=tuple(mean_losses(series)),
+        validation=first.validation,
+        val_loss=first.validation[-1].loss if first.validation else None,
+        updates=sum(report.updates for report in reports) if alone else first.updates,
+        samples_seen=sum(report.samples_seen for report in reports),
+        global_batch=spec.batch * (spec.workers if together else 1),
+        lr=first.lr,
+        lr_rule=spec.lr_rule,
+        lr_warmup_steps=first.lr_warmup_steps,
+        reduction=getattr(plan.traffic, "reduce", "mean"),
+    )
 
 
-def _warnings(plan: Plan, summary: Summary, reports: Sequence[dict[str, Any]], network: Links) -> list[str]:
+def _warnings(plan: Plan, summary: Summary, reports: Sequence[WorkerReport], network: Links) -> list[str]:
     """What is wrong with the figures, or with what was asked for; how emulation went is told in `emulation`."""
     disturbed = [] if plan.paces else [*_off_rate(network), *stolen_cores(_stolen_percent(reports))]
     return [*summary.warnings, *_too_wide(plan.spec, summary), *disturbed, *_of_training(reports[0])]
@@ -187,7 +216,7 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
     """A run that was to end by itself came to its ceiling first."""
     if spec.until_percent is None:
         return []
-    spread = Figure.of(summary.throughput).spread
+    spread = summary.throughput.spread
     if spread is None:
         known = "is not known well enough for any interval"
     elif 100 * spread <= spec.until_percent:
@@ -203,45 +232,42 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
 def _off_rate(network: Links) -> list[str]:
     """Links that did not have the rate that was asked for."""
     return [
-        f"The link of n{link['node']} was measured at {format_bandwidth(rate)} instead of "
-        f"{format_bandwidth(link['asked_bits_per_second'])}: this machine was the limit. "
+        f"The link of n{link.node} was measured at {format_bandwidth(rate)} instead of "
+        f"{format_bandwidth(link.asked_bits_per_second)}: this machine was the limit. "
         "Keep other work off it, or ask for less."
         for link, rate in off_rate(network)
     ]
 
 
-def _of_training(first: dict[str, Any]) -> list[str]:
+def _of_training(first: WorkerReport) -> list[str]:
     warnings = []
-    if first["updates"] < first["lr_warmup_steps"]:
+    if first.updates < first.lr_warmup_steps:
         warnings.append(
-            f"The learning rate was still warming up at the end, after {first['updates']} of "
-            f"{first['lr_warmup_steps']} updates: train longer, or lower --lr-warmup."
+            f"The learning rate was still warming up at the end, after {first.updates} of "
+            f"{first.lr_warmup_steps} updates: train longer, or lower --lr-warmup."
         )
-    names = first["workload"]["not_trained"]
-    if names:
-        warnings.append(f"The loss does not depend on {', '.join(names)}: not trained.")
-    traffic = first["traffic"]
-    if traffic["claimed"] != traffic["counted"]:
-        warnings.append(
-            f"The strategy claims to move {traffic['claimed']} bytes, but {traffic['counted']} was counted."
-        )
+    if first.workload.not_trained:
+        warnings.append(f"The loss does not depend on {', '.join(first.workload.not_trained)}: not trained.")
+    traffic = first.traffic
+    if traffic.claimed != traffic.counted:
+        warnings.append(f"The strategy claims to move {traffic.claimed} bytes, but {traffic.counted} was counted.")
     return warnings
 
 
-def environment(plan: Plan, versions: dict[str, str]) -> dict[str, Any]:
+def environment(plan: Plan, versions: Mapping[str, str]) -> Environment:
     """Where the run was: what two records must share to be compared."""
-    return {
-        "host": platform.node(),
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "device_kind": plan.placement.kind,
-        "backend": plan.placement.backend,
-        "versions": {"paceline": __version__, **versions},
-        "threads_per_worker": plan.placement.workers[0].threads,
-        "affinity": [list(slot.cores) for slot in plan.placement.workers],
-        "git": _git_commit(),
-    }
+    return Environment(
+        host=platform.node(),
+        system=platform.platform(),
+        processor=_processor(),
+        cores=os.cpu_count(),
+        device_kind=plan.placement.kind,
+        backend=plan.placement.backend,
+        versions={"paceline": __version__, **versions},
+        threads_per_worker=plan.placement.workers[0].threads,
+        affinity=tuple(tuple(slot.cores) for slot in plan.placement.workers),
+        git=_git_commit(),
+    )
 
 
 def _processor() -> str:

@@ -1,6 +1,7 @@
 """Workers as processes of this machine: started, watched, and gone afterwards whatever happens."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import multiprocessing
@@ -18,6 +19,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from paceline import netns
 from paceline.devices import cuda
 from paceline.engines.base import Display
@@ -27,11 +30,12 @@ from paceline.engines.watch import Failure, Watched, cause, failure_said
 from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
 from paceline.netns import Host
 from paceline.network import Site
-from paceline.record import Record
+from paceline.record import MeasuredLink, MeasuredNetwork, Record, Validation
 from paceline.strategies.spare import serve_when_told
 from paceline.testbed.hosts import Testbed
 from paceline.workers.assignment import Assignment, Gifts, log_of
 from paceline.workers.process import main
+from paceline.workers.report import WorkerReport, report_from
 
 _LOOK_EVERY_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show itself
@@ -66,14 +70,15 @@ class LocalEngine:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _links(self, plan: Plan) -> tuple[dict[str, Any] | None, tuple[Host, ...]]:
+    def _links(self, plan: Plan) -> tuple[MeasuredNetwork | None, tuple[Host, ...]]:
         """What the links between the run's nodes carry, measured; and these nodes. One node needs no link."""
         if plan.spec.nodes == 1:
             return None, ()
         assert self._testbed is not None, "planned for this site"
         assert plan.spec.network is not None, "planned for several nodes"
-        network = self._testbed.prepare(plan.spec.network, plan.spec.nodes, plan.spec.slow_motion)
-        return network, self._testbed.hosts[: plan.spec.nodes]
+        links = self._testbed.prepare(plan.spec.network, plan.spec.nodes, plan.spec.slow_motion)
+        measured = tuple(MeasuredLink(**dataclasses.asdict(link)) for link in links)
+        return MeasuredNetwork(asked=plan.spec.network, nodes=measured), self._testbed.hosts[: plan.spec.nodes]
 
 
 class Crew:
@@ -116,6 +121,7 @@ class Crew:
             for rank in range(plan.spec.workers):
                 assignment = Assignment(
                     spec=plan.spec,
+                    strategy=plan.traffic,
                     placement=plan.placement,
                     rank=rank,
                     store=listener.getsockname(),
@@ -176,7 +182,7 @@ class Crew:
         for connection in self._connections:
             connection.close()
 
-    def supervise(self, display: Display) -> list[dict[str, Any]]:
+    def supervise(self, display: Display) -> list[WorkerReport]:
         """Follow the workers until all have reported; raise what went wrong."""
         with _heard_later() as heard:
             while any(w.report is None for w in self._watched):
@@ -215,7 +221,7 @@ class Crew:
         watched = self._watched[rank]
         kind = message.pop("kind")
         if kind == "done":
-            watched.report = message["report"]
+            watched.report = report_from(message["report"])
         elif kind == "failed":
             self._failures.append(failure_said(rank, message))
         elif kind == "where":
@@ -235,7 +241,7 @@ class Crew:
             if rank == 0 and message["phase"] == "training":
                 display.progress(step=message["step"], samples=message["samples"], loss=message["loss"])
         elif kind == "validation":
-            display.validation(message)
+            display.validation(msgspec.convert(message["validation"], Validation))
 
     def _note_lost(self, rank: int) -> None:
         if self._watched[rank].report is not None or any(f.rank == rank for f in self._failures):

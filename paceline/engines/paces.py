@@ -51,6 +51,7 @@ def _profiled(name: str, spec: RunSpec) -> Profiled:
     for what, profiled, asked in (
         ("workload", profile.spec, spec.workload),
         ("precision", profile.precision, spec.precision),
+        ("batch", profile.batch, spec.batch),
     ):
         require(
             profiled == asked,

@@ -1,7 +1,8 @@
 """From a spec to what will be run: names checked, combinations refused, devices found. No torch, nothing started."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
@@ -10,7 +11,8 @@ from paceline.engines.paces import paces_of
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
 from paceline.network import Site, parse_network
-from paceline.spec import LENGTHS, RunSpec
+from paceline.settings import Role
+from paceline.spec import RunSpec
 from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
 from paceline.traffic.allreduce import AllReduce
@@ -37,10 +39,23 @@ class Plan:
     """A run that can be started."""
 
     spec: RunSpec
+    """Resolved: batch, learning rate, optimizer and everything else that was left open has its value."""
+
     placement: Placement
     traffic: Traffic
+    """The resolved strategy."""
+
     paces: tuple[Pace, ...] = ()
     """Of the devices that are emulated, by node."""
+
+    from_workload: frozenset[str] = field(default=frozenset(), compare=False)
+    """Settings that were left open and have the workload's own values."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that identify the run, without those that the workload decided: it may be edited later."""
+        identifying = self.spec.by_role(Role.IDENTITY)
+        return {name: None if name in self.from_workload else value for name, value in identifying.items()}
 
 
 def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
@@ -53,14 +68,18 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     _refuse_what_needs_numbers(spec) if emulated else _refuse_what_needs_emulation(spec)
     feed = feeds.check(_EMULATED_FEED if emulated and spec.feed == _DEFAULT_FEED else spec.feed)
     endless = feed.startswith("synthetic")
+    workload = workloads.check(spec.workload)
+    own = workloads.defaults_of(workload)
     resolved = dataclasses.replace(
         _with_length(spec),
-        workload=workloads.check(spec.workload),
+        workload=workload,
+        batch=spec.batch if spec.batch is not None else own.batch,
+        lr=spec.lr if spec.lr is not None else own.optimizer.lr,
         strategy=strategies.check(spec.strategy),
         feed=feed,
         nodes=nodes,
         network=network,
-        optimizer=spec.optimizer or ("sgd" if emulated else None),
+        optimizer=spec.optimizer or ("sgd" if emulated else "own"),
         validate=spec.validate or ("off" if endless else "epoch"),
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
@@ -76,6 +95,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         placement=placement,
         traffic=traffic,
         paces=paces_of(resolved),
+        from_workload=frozenset(name for name in ("batch", "lr") if getattr(spec, name) is None),
     )
 
 
@@ -145,7 +165,7 @@ def _with_length(spec: RunSpec) -> RunSpec:
     fixed = fixed_timing(spec.timing)
     if fixed is not None:
         return dataclasses.replace(spec, steps=fixed.total)
-    if spec.until_percent is not None and all(getattr(spec, name) is None for name in LENGTHS):
+    if spec.until_percent is not None and all(length is None for length in spec.by_role(Role.LENGTH).values()):
         return dataclasses.replace(spec, seconds=CEILING_SECONDS)
     return spec
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline import errors
 from paceline.errors import PacelineError, ServerLost, WorkerFailed
+from paceline.workers.report import WorkerReport
 
 _BEFORE_FIRST_STEP_SECONDS = 300.0
 _LEAST_SECONDS = 30.0
@@ -33,7 +34,7 @@ class Watched:
     """One worker as seen from the process that started it."""
 
     rank: int
-    report: dict[str, Any] | None = None
+    report: WorkerReport | None = None
     where: dict[str, Any] | None = None
     enough: bool = False
     """Whether its rate is known as well as was asked for."""

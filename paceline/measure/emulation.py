@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from paceline.measure.links import off_rate
-from paceline.record import Record
+from paceline.record import MeasuredNetwork, Record
+from paceline.settings import Role
+from paceline.spec import RunSpec, with_role
 
 BUSY_PERCENT = 80.0
 """Cores that are busier have no time left to be on time."""
@@ -12,11 +14,9 @@ BUSY_PERCENT = 80.0
 AGREEMENT = 0.03
 """Within this two rates, a step and its planned time count as equal."""
 
-_LEFT_OUT = ("slow_motion", "turn", "steps", "seconds")
-
 
 def host_limits(
-    *, busy_percent: float | None, stolen_percent: float | None, overrun: float, network: dict[str, Any] | None
+    *, busy_percent: float | None, stolen_percent: float | None, overrun: float, network: MeasuredNetwork | None
 ) -> list[str]:
     """Reasons why figures are the host's and not the devices': what was too slow for them."""
     limits = []
@@ -28,8 +28,8 @@ def host_limits(
     if overrun > AGREEMENT:
         limits.append(f"forward, backward and update made a step {overrun:.0%} longer than on the device")
     for link, rate in off_rate(network):
-        share = rate / link["asked_bits_per_second"]
-        limits.append(f"the link of n{link['node']} carried {share:.0%} of what was asked for")
+        share = rate / link.asked_bits_per_second
+        limits.append(f"the link of n{link.node} carried {share:.0%} of what was asked for")
     return limits
 
 
@@ -40,10 +40,10 @@ def host_was_limit(records: Sequence[Record], others: Iterable[Record] = ()) -> 
     """
     if not records:
         return None
-    limits = [limit for record in records for limit in (record.emulation or {}).get("host_limits", ())]
+    limits = [limit for r in records if r.emulation is not None for limit in r.emulation.host_limits]
     if not limits or any(_confirms(other, records[0]) for other in others):
         return None
-    slower = 2 * records[0].emulation["slow_motion"] if records[0].emulation else 2
+    slower = 2 * records[0].emulation.slow_motion if records[0].emulation else 2
     return f"The host was the limit: {limits[0]}. Use --slow-motion {slower:g}, and compare."
 
 
@@ -51,7 +51,14 @@ def _confirms(other: Record, record: Record) -> bool:
     """Whether the same was measured at twice or half the slow motion, with the same rate."""
     if other.emulation is None or record.emulation is None:
         return False
-    ratio = other.emulation["slow_motion"] / record.emulation["slow_motion"]
-    rates = other.throughput["value"] / record.throughput["value"]
-    theirs, ours = ({k: v for k, v in r.spec.items() if k not in _LEFT_OUT} for r in (other, record))
-    return theirs == ours and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT
+    ratio = other.emulation.slow_motion / record.emulation.slow_motion
+    rates = other.throughput.value / record.throughput.value
+    same = _but_for_motion(other.spec) == _but_for_motion(record.spec)
+    return same and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT
+
+
+def _but_for_motion(spec: RunSpec) -> dict[str, Any]:
+    """Which run it is, apart from its slow motion and its length."""
+    lengths = with_role(Role.LENGTH)
+    identity = spec.by_role(Role.IDENTITY)
+    return {name: value for name, value in identity.items() if name != "slow_motion" and name not in lengths}

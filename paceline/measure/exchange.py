@@ -1,28 +1,45 @@
 """Buckets and gradients of a step: when they were ready, and how much of their exchange was hidden."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from paceline.measure.stats import Series
 from paceline.measure.wallclock import WorkerSeries
+from paceline.record import BucketTimes, GradientTime
 
 _MOMENTS = ("ready", "start", "end")
 
 
-def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[dict[str, Any]]:
+class NamedSize(Protocol):
+    """A trained tensor: its name and the size of its gradient."""
+
+    @property
+    def name(self) -> str:
+        """As the model names it."""
+
+    @property
+    def bytes(self) -> int:
+        """Of its gradient."""
+
+
+def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:
     """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
     rows = [_watched(worker, part) for worker, part in zip(workers, timed, strict=True)]
     all_rows = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-    found: list[dict[str, Any]] = []
+    times = []
     for bucket in np.unique(all_rows["index"]):
         here = all_rows["index"] == bucket
-        figures: dict[str, Any] = {"bucket": int(bucket), "bytes": int(all_rows["bytes"][here][0])}
         since = all_rows["backward_begin"][here]
-        figures |= {f"{name}_seconds": float(np.median(all_rows[name][here] - since)) for name in _MOMENTS}
-        found.append(figures)
-    return found
+        ready, start, end = (float(np.median(all_rows[name][here] - since)) for name in _MOMENTS)
+        payload_bytes = int(all_rows["bytes"][here][0])
+        times.append(
+            BucketTimes(
+                bucket=int(bucket), bytes=payload_bytes, ready_seconds=ready, start_seconds=start, end_seconds=end
+            )
+        )
+    return tuple(times)
 
 
 def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> float | None:
@@ -41,8 +58,8 @@ def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> f
 
 
 def gradients_of(
-    workers: Sequence[WorkerSeries], timed: Sequence[slice], tensors: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
+    workers: Sequence[WorkerSeries], timed: Sequence[slice], tensors: Sequence[NamedSize]
+) -> tuple[GradientTime, ...]:
     """Each tensor's name, bytes and when it was ready: the median over sampled timed steps and workers."""
     rows = []
     for worker, part in zip(workers, timed, strict=True):
@@ -50,9 +67,12 @@ def gradients_of(
         rows.append(worker["gradient_ready"][(steps >= part.start) & (steps < part.stop)])
     sampled = np.concatenate(rows)
     if not len(sampled):
-        return []
+        return ()
     ready = np.median(sampled, axis=0)
-    return [{**tensor, "ready_seconds": float(when)} for tensor, when in zip(tensors, ready, strict=True)]
+    return tuple(
+        GradientTime(name=tensor.name, bytes=tensor.bytes, ready_seconds=float(when))
+        for tensor, when in zip(tensors, ready, strict=True)
+    )
 
 
 def _watched(worker: WorkerSeries, part: slice) -> dict[str, Series]:

@@ -1,19 +1,16 @@
 """Speed-up and efficiency of settings against one worker, and whether one setting is faster than another."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from paceline.measure.emulation import host_was_limit
 from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of
 from paceline.measure.stats import Figure
 from paceline.record import Record
-
-# What a baseline must share with a run in its settings, and any two records in where and on what they ran.
-_ALIKE = ("workload", "precision", "feed", "accumulate", "device", "cores_per_device", "timing")
-_SAME_PLACE = ("host", "system", "processor", "cores", "device_kind", "versions")
-_SAME_DATA = ("parameters", "data")
+from paceline.settings import Baseline, Role
+from paceline.spec import BASELINE_STRATEGY, with_baseline
 
 _IMPOSSIBLE = 1.05
 _REPEATS_APART = 0.10
@@ -153,44 +150,40 @@ def _baseline(
 
 def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, int]:
     """In equally slow motion, and with most turns in common."""
-    alike = baseline[0].spec.get("slow_motion") == run.spec.get("slow_motion")
+    preferred = with_baseline(Baseline.PREFERRED)
+    alike = all(getattr(baseline[0].spec, name) == getattr(run.spec, name) for name in preferred)
     return alike, len(turns & {turn_of(record) for record in baseline})
 
 
 def _is_alone(record: Record) -> bool:
     """One worker on one device that exchanges nothing."""
-    return record.spec["workers"] == 1 and record.devices == 1 and record.spec["strategy"] == "independent"
+    return record.spec["workers"] == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
 
 
 def _is_alike(first: Record, second: Record) -> bool:
-    return all(first.spec.get(name) == second.spec.get(name) for name in _ALIKE)
+    """Whether one can be the baseline of the other, apart from the batch, which weak and strong scaling treat apart."""
+    same = with_baseline(Baseline.SAME)
+    return all(getattr(first.spec, name) == getattr(second.spec, name) for name in same if name != "batch")
 
 
 def _unlike(first: Record, second: Record) -> Iterator[str]:
     """In what two records differ that keeps them from being compared: machine, versions, workload, data."""
-    yield from _changes("workload", first.spec["workload"], second.spec["workload"])
-    for name in _SAME_PLACE:
-        yield from _changes(name, first.environment.get(name), second.environment.get(name))
-    for name in _SAME_DATA:
-        yield from _changes(name, first.workload.get(name), second.workload.get(name))
+    here, there = _must_share(first), _must_share(second)
+    for name in dict.fromkeys((*here, *there)):
+        if here.get(name) != there.get(name):
+            yield f"{name} differs ({here.get(name)} and {there.get(name)})"
 
 
-def _changes(name: str, first: object, second: object) -> Iterator[str]:
-    if first == second:
-        return
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for key in dict.fromkeys((*first, *second)):
-            yield from _changes(f"{name} {key}", first.get(key), second.get(key))
-    else:
-        yield f"{name.replace('_', ' ')} differs ({first} and {second})"
+def _must_share(record: Record) -> dict[str, object]:
+    facts = record.workload
+    data = {"parameters": facts.parameters, "data source": facts.data.source, "data generated": facts.data.generated}
+    return {"workload": record.spec.workload, **record.environment.place, **data}
 
 
 def _setting(record: Record) -> str:
     """What repeats of one setting share."""
-    settings = {name: value for name, value in record.spec.items() if name != "turn"}
-    place: dict[str, Any] = {name: record.environment.get(name) for name in _SAME_PLACE}
-    data = {name: record.workload.get(name) for name in _SAME_DATA}
-    return json.dumps([settings, place, data, record.devices], sort_keys=True, default=str)
+    shared = [record.spec.by_role(Role.IDENTITY), _must_share(record), record.devices]
+    return json.dumps(shared, sort_keys=True, default=str)
 
 
 def _divided(figure: Figure, devices: int) -> Figure:
@@ -211,7 +204,7 @@ def _repeat_notes(setting: Sequence[Record]) -> list[str]:
 
 def _mixed_notes(record: Record) -> list[str]:
     """Nodes with unlike devices."""
-    devices = list(dict.fromkeys(device["device"] for device in (record.emulation or {}).get("devices", ())))
+    devices = list(dict.fromkeys(device.device for device in (record.emulation.devices if record.emulation else ())))
     if len(devices) < 2:
         return []
     return [f"The nodes have unlike devices ({', '.join(devices)}): the ideal takes all of them for the first node's."]

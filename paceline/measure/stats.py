@@ -3,12 +3,12 @@
 import functools
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from paceline.record import Throughput
 
 Series = npt.NDArray[np.float64]
 
@@ -32,9 +32,9 @@ class Figure:
     """Whether it is the host's figure, which did not keep up with the devices it emulated."""
 
     @classmethod
-    def of(cls, throughput: Mapping[str, Any]) -> "Figure":
+    def of(cls, throughput: Throughput) -> "Figure":
         """As a record holds it."""
-        return cls(throughput["value"], throughput["low"], throughput["high"])
+        return cls(throughput.value, throughput.low, throughput.high)
 
     @property
     def spread(self) -> float | None:

@@ -21,7 +21,8 @@ class Summary:
     steps_timed: int
     samples_timed: int
     seconds_timed: float
-    throughput: dict[str, float | None]
+    units_timed: int
+    throughput: Figure
     worker_samples: list[int]
     worker_seconds: list[float]
     warnings: list[str]
@@ -78,7 +79,8 @@ def _summary(
         steps_timed=min(part.stop - part.start for part in timed),
         samples_timed=sum(samples),
         seconds_timed=max(seconds),
-        throughput={"value": throughput.value, "low": throughput.low, "high": throughput.high},
+        units_timed=sum(int(w["units"][part].sum()) for w, part in zip(workers, timed, strict=True)),
+        throughput=throughput,
         worker_samples=samples,
         worker_seconds=seconds,
         warnings=warnings,

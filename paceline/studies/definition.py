@@ -1,31 +1,28 @@
 """What a study asks for: settings of runs and lists of them, from a TOML file and from flags."""
 
-import dataclasses
 import math
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import SpecError
+from paceline import spec
 from paceline.grammar import choose, require
-from paceline.spec import RunSpec, read_toml
-from paceline.units import parse_seconds
+from paceline.settings import Role
+from paceline.spec import read_toml, with_role
 
 SCALINGS = ("weak", "strong")
 EQUALS = ("samples", "updates")
 FIT = "fit"
 """`workers_per_device = "fit"`: the smallest number with which the workers fit on this machine."""
 
-# A study counts the turns itself, and goes on by itself.
-_NOT_SETTINGS = ("turn", "resume", "checkpoint_every")
-SETTINGS = tuple(f.name for f in dataclasses.fields(RunSpec) if f.name not in _NOT_SETTINGS)
-LENGTHS = ("steps", "epochs", "seconds", "samples", "equal", "timing")
-"""How long runs are. Who says one of them anew, in `[full]` or by a flag, takes the others back."""
+SETTINGS = with_role(Role.AXIS)
+"""Settings of runs that a study can vary."""
+
+LENGTHS = frozenset({*with_role(Role.LENGTH), "timing", "samples", "equal"})
+"""What decides how long runs are. Giving one of them anew, in `[full]` or by a flag, takes back the others."""
 
 _OWN = ("name", "repeats", "scaling", "equal", "samples", "columns", "per_epoch")
-_TIMES = ("seconds", "timeout")
 
 Axes = Mapping[str, tuple[Any, ...]]
 """Settings and the values each takes, in the order they were written."""
@@ -88,12 +85,12 @@ class Study:
                 given, 'scaling = "strong" divides a batch among the workers: say how large it is in all, batch = …'
             )
         if self.equal == "updates":
-            alone = "steps" in axes and not axes.keys() & {"epochs", "seconds"}
+            alone = axes.keys() & set(with_role(Role.LENGTH)) == {"steps"}
             require(alone, 'equal = "updates" needs the number of updates, steps = …, and neither epochs nor seconds.')
         if self.equal != "samples":
             require(self.samples is None, f'samples = {self.samples} needs equal = "samples" beside it.')
             return
-        alone = self.samples is not None and not axes.keys() & {"steps", "epochs", "seconds"}
+        alone = self.samples is not None and not axes.keys() & set(with_role(Role.LENGTH))
         require(alone, 'equal = "samples" needs samples = …, and neither steps, epochs nor seconds beside it.')
         given = None not in axes.get("batch", (None,))
         require(given, 'equal = "samples" needs to know the batch: write batch = …')
@@ -103,13 +100,17 @@ class Study:
         """Every variant and all its axes, its own ones in place of the study's; workers vary fastest."""
         for variant in self.variants:
             axes = {**self.axes, **variant.axes}
-            last = [name for name in ("workers_per_device", "workers") if name in axes]
-            yield variant, {name: axes[name] for name in (*(n for n in axes if n not in last), *last)}
+            yield variant, {name: axes[name] for name in sorted(axes, key=_varies_fastest)}
 
     @property
     def runs(self) -> int:
         """How many runs are asked for, repeats included and baselines that are not asked for left out."""
         return self.repeats * sum(math.prod(map(len, axes.values())) for _, axes in self.blocks)
+
+
+def _varies_fastest(name: str) -> int:
+    """Workers vary fastest, then workers per device; everything else keeps its order."""
+    return {"workers_per_device": 1, "workers": 2}.get(name, 0)
 
 
 def read_study(path: Path, *, full: bool, flags: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Study:
@@ -150,9 +151,7 @@ def _variant(table: Any, flags: Mapping[str, Any]) -> Variant:
     _check_type("variant", table, dict, "a table")
     for key in table:
         choose(key, ("label", *SETTINGS), "setting of a variant")
-        require(
-            key not in flags, f"--{key.replace('_', '-')} cannot be given: the variants of this study say {key} each."
-        )
+        require(key not in flags, f"--{key.replace('_', '-')} cannot be given: every variant of this study sets {key}.")
     label = table.get("label")
     _check_type("label", label if label is not None else "", str, "a word")
     return Variant(label, _axes({name: value for name, value in table.items() if name != "label"}))
@@ -166,7 +165,8 @@ def _axes(table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         for item in values:
             plain = item is None or isinstance(item, str | int | float)  # TOML has dates, too
             require(plain, f"{name} = {item} is not valid: write a number, a word, true or false, or a list of them.")
-        axes[name] = tuple(parse_seconds(v) if name in _TIMES and isinstance(v, str) else v for v in values)
+        declared = spec.SETTINGS.get(name)
+        axes[name] = tuple(map(declared.read, values)) if declared is not None else values
     return axes
 
 
@@ -177,27 +177,12 @@ def slug(text: Any) -> str:
 
 
 def parse_values(name: str, texts: list[str]) -> list[Any]:
-    """The values of a setting as typed on the command line: numbers may be divided by commas, other things may not."""
-    kinds = typing.get_args(hint := typing.get_type_hints(RunSpec)[name]) or (hint,)
-    number = next((kind for kind in (int, float) if kind in kinds), None)
-    if bool in kinds:
-        return [choose(text, ("on", "off"), f"value of --{name.replace('_', '-')}") == "on" for text in texts]
-    if number is None:
-        return list(texts)
+    """The values of a setting as typed on the command line: commas separate numbers, and may be part of words."""
+    one = spec.SETTINGS[name]
+    if one.choices or one.type in (str, bool):
+        return [one.parse(text) for text in texts]
     items = [item.strip() for text in texts for item in text.split(",") if item.strip()]
-    return [_number(name, item, number) for item in items]
-
-
-def _number(name: str, text: str, kind: type) -> Any:
-    if name == "workers_per_device" and text == FIT:
-        return text
-    if name in _TIMES:
-        return parse_seconds(text)
-    try:
-        return kind(text)
-    except ValueError:
-        noun = "a whole number" if kind is int else "a number"
-        raise SpecError(f"--{name.replace('_', '-')} {text} is not valid: it must be {noun}.") from None
+    return [item if name == "workers_per_device" and item == FIT else one.parse(item) for item in items]
 
 
 def _check_keys(table: Mapping[str, Any], *more: str) -> None:

@@ -10,41 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.engines.plan import plan
+from paceline.engines.plan import Plan, plan
 from paceline.errors import DeviceError, RequestError
 from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
 from paceline.network import Site
-from paceline.spec import RunSpec
+from paceline.settings import Baseline, Role
+from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, with_baseline, with_role
 from paceline.studies.definition import FIT, Study, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
 
-BASELINE_STRATEGY = "independent"
-# One worker alone on one device; what it shares with the runs that are compared with it follows.
-_ALONE = {
-    "workers": 1,
-    "workers_per_device": 1,
-    "strategy": BASELINE_STRATEGY,
-    "lr_rule": "none",
-    "lr_warmup": None,
-    "mps": False,
-    "nodes": 1,
-    "network": None,
-}
 _ONE_NODE = Site()
-_DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunSpec)}
-_SHARED = (
-    "workload",
-    "feed",
-    "batch",
-    "precision",
-    "accumulate",
-    "cores_per_device",
-    "device",
-    "timing",
-    "slow_motion",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +46,7 @@ class Cell:
 
     def setting(self, name: str) -> Any:
         """As planned, or, where it cannot run, as asked."""
-        return getattr(self.spec, name) if self.spec is not None else self.settings.get(name, _DEFAULTS[name])
+        return getattr(self.spec, name) if self.spec is not None else self.settings.get(name, SETTINGS[name].default)
 
 
 @dataclass(frozen=True)
@@ -150,10 +127,10 @@ def _cell(
     study: Study, settings: Mapping[str, Any], site: Site, *, label: str | None = None, added: bool = False
 ) -> Cell:
     try:
-        spec = _planned(_per_run(study, settings), site)
+        planned = _planned(_per_run(study, settings), site)
     except RequestError as error:
         return Cell(settings=settings, key=key_of(settings), problem=str(error), label=label, added=added)
-    return Cell(settings=settings, key=key_of(spec.to_dict()), spec=spec, label=label, added=added)
+    return Cell(settings=settings, key=key_of(planned.identity), spec=planned.spec, label=label, added=added)
 
 
 def _per_run(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,17 +165,17 @@ def _divided(name: str, whole: int, part: int, what: str) -> int:
     return whole // part
 
 
-def _planned(settings: Mapping[str, Any], site: Site) -> RunSpec:
+def _planned(settings: Mapping[str, Any], site: Site) -> Plan:
     """As it will run on this machine."""
     if settings.get("workers_per_device") != FIT:
-        return plan(RunSpec.from_dict(settings), site).spec
+        return plan(RunSpec.from_dict(settings), site)
     workers = settings.get("workers", 1)
     for shared in (k for k in range(1, workers) if workers % k == 0) if _is_count(workers) else ():
         with contextlib.suppress(DeviceError):
-            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared}), site).spec
+            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared}), site)
     # All on one device; or they are no number, which a spec refuses.
     alone = workers if _is_count(workers) else 1
-    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone}), site).spec
+    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone}), site)
 
 
 def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell]:
@@ -210,7 +187,7 @@ def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell
     for cell in asked:
         if cell.spec is None:
             continue
-        alone = {**cell.settings, **_ALONE}
+        alone = {**cell.settings, **_alone()}
         written = json.dumps(alone, sort_keys=True)
         baseline = known.setdefault(written, known.get(written) or _cell(study, alone, site, added=True))
         shared = _shared(baseline.spec) if baseline.spec is not None else (baseline.key,)
@@ -227,14 +204,21 @@ def _is_alone(spec: RunSpec) -> bool:
     return spec.workers == 1 and spec.strategy == BASELINE_STRATEGY
 
 
+def _alone() -> dict[str, Any]:
+    """The settings of one worker alone on one device, in place of a run's own."""
+    return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}
+
+
 def _shared(spec: RunSpec) -> tuple[Any, ...]:
-    return tuple(getattr(spec, name) for name in _SHARED)
+    """What runs share that are compared with the same baseline."""
+    return tuple(getattr(spec, name) for name in with_baseline(Baseline.SAME, Baseline.PREFERRED))
 
 
 def key_of(settings: Mapping[str, Any]) -> str:
     """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults."""
-    told = {k: _plain(v) for k, v in settings.items() if k != "turn" and v != _DEFAULTS[k]}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    identity = with_role(Role.IDENTITY)
+    given = {k: _plain(v) for k, v in settings.items() if k in identity and not SETTINGS[k].is_default(v)}
+    digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:12]
     strategy = settings.get("strategy", RunSpec.strategy)
     words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
     return "-".join(words)
@@ -247,7 +231,7 @@ def _plain(value: Any) -> Any:
 
 def differing(cells: Iterable[Cell]) -> list[str]:
     """Settings that are not the same in all cells: as asked, or as planned where they can run."""
-    values: dict[str, dict[str, set[str]]] = {name: {"asked": set(), "planned": set()} for name in _DEFAULTS}
+    values: dict[str, dict[str, set[str]]] = {name: {"asked": set(), "planned": set()} for name in SETTINGS}
     for cell in cells:
         for name, found in values.items():
             if cell.spec is not None:

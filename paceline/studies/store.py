@@ -21,7 +21,8 @@ from typing import Any
 
 from paceline.errors import DataError, OutputError
 from paceline.measure import sidecar
-from paceline.record import FAILURE_NAME, FILE_NAME, SCHEMA_VERSION, STUDY_NAME, Record
+from paceline.migrations import SCHEMA_VERSION
+from paceline.record import FAILURE_NAME, FILE_NAME, STUDY_NAME, Record
 from paceline.studies.grid import Cell, Grid, Run
 
 STUDY_SCHEMA_VERSION = 1

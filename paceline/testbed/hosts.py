@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-from typing import Any
 
 from paceline import netns
 from paceline.errors import DeviceError
@@ -81,7 +80,7 @@ class Testbed:
         for host in self.hosts:
             tools.run_batch("ip", host.namespace, _up(host))
 
-    def prepare(self, network: str, nodes: int, slow_motion: float = 1.0) -> dict[str, Any]:
+    def prepare(self, network: str, nodes: int, slow_motion: float = 1.0) -> list[links.Link]:
         """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them.
 
         In slow motion the links are slower than asked for, and what is measured is told as if they were not.
@@ -91,8 +90,7 @@ class Testbed:
         used = self.hosts[:nodes]
         for node, host in enumerate(used):
             links.shape(host, self._switch, made.bits_per_second(node), made.latency)
-        measured = [link.sped_up(slow_motion) for link in links.measure(used, self._switch, made)]
-        return {"asked": network, "nodes": [dataclasses.asdict(link) for link in measured]}
+        return [link.sped_up(slow_motion) for link in links.measure(used, self._switch, made)]
 
 
 def _up(host: Host) -> list[str]:

@@ -22,6 +22,7 @@ from paceline.strategies import catalogue as strategies
 from paceline.strategies.base import Replica, Strategy
 from paceline.strategies.group import Group, TorchGroup
 from paceline.strategies.spare import launcher
+from paceline.traffic.base import Traffic
 from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
@@ -43,6 +44,7 @@ class Parts:
     """All that a worker trains with."""
 
     spec: RunSpec
+    strategy: Traffic
     device: torch.device
     group: Group
     workload: Workload
@@ -71,7 +73,8 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
         torch.cuda.set_device(device)
     workload = workloads.build(assignment.spec.workload)
     data = workload.data()
-    spec = _resolved(assignment.spec, workload)
+    spec = assignment.spec
+    assert spec.batch is not None, "resolved by the plan"
     group = join(assignment, gifts.listener)
     torch.manual_seed(spec.seed)  # the same initial weights everywhere
     module = workload.model().to(device)
@@ -80,7 +83,7 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     if assignment.pace is not None:
         module, workload = _emulated(module, workload, timing_of(assignment.pace, trial, workload, spec))
     torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
-    seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch or 1, device=device)
+    seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch, device=device)
     feed = feeds.build(spec.feed, data.train, seat)
     recipe = _recipe(spec, workload, idle=assignment.pace is not None and not assignment.placement.servers)
     clock = _clock(module, device)
@@ -91,6 +94,7 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
     return Parts(
         spec=spec,
+        strategy=assignment.strategy,
         device=device,
         group=group,
         workload=workload,
@@ -156,9 +160,3 @@ def _recipe(spec: RunSpec, workload: Workload, *, idle: bool) -> OptimizerRecipe
     if spec.optimizer == "sgd":
         own = OptimizerRecipe(factory="paceline.workers.emulation:IdleSGD" if idle else "torch.optim:SGD")
     return dataclasses.replace(own, options={**own.options, "lr": spec.lr}, clip_norm=spec.clip_norm)
-
-
-def _resolved(spec: RunSpec, workload: Workload) -> RunSpec:
-    """The spec with the workload's own batch and learning rate where none was given."""
-    lr = spec.lr if spec.lr is not None else workload.optimizer.lr
-    return dataclasses.replace(spec, batch=spec.batch or workload.batch, lr=lr)

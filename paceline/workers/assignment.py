@@ -10,6 +10,7 @@ from paceline.devices.base import Placement, Slot
 from paceline.devices.emulated import Pace, Rate
 from paceline.netns import Host
 from paceline.spec import RunSpec
+from paceline.traffic.base import Traffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,11 @@ class Assignment:
     """One worker's part in a run."""
 
     spec: RunSpec
+    """As resolved by the plan."""
+
+    strategy: Traffic
+    """As resolved by the plan."""
+
     placement: Placement
     rank: int
     store: tuple[str, int]

@@ -12,26 +12,13 @@ from typing import Any
 import torch
 
 from paceline.errors import CheckpointError
+from paceline.migrations import migrated_settings
+from paceline.settings import Role
 from paceline.spec import RunSpec
 from paceline.strategies.base import Replica, State
 from paceline.strategies.group import Group
 
 _KEPT = 2
-# What must be the same for a run to go on as if it had never stopped.
-_IDENTITY = (
-    "workload",
-    "workers",
-    "strategy",
-    "feed",
-    "batch",
-    "accumulate",
-    "seed",
-    "precision",
-    "clip_norm",
-    "lr",
-    "lr_rule",
-    "lr_warmup",
-)
 
 
 @dataclass
@@ -59,8 +46,7 @@ def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, grou
     _write(own, partial / f"rank-{group.rank}.pt")
     if group.rank == 0:
         _write(state.shared, partial / "shared.pt")
-        identity = {name: getattr(spec, name) for name in _IDENTITY}
-        about = {"identity": identity, "step": step}
+        about = {"identity": spec.by_role(Role.CHECKPOINT), "step": step}
         (partial / "about.json").write_text(json.dumps(about, indent=2))
     group.barrier()
     if group.rank == 0:
@@ -115,11 +101,13 @@ def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
         raise CheckpointError(
             f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."
         ) from error
-    if absent := [n for n in _IDENTITY if n not in identity]:
+    identity = migrated_settings(identity)
+    now = spec.by_role(Role.CHECKPOINT)
+    if absent := [name for name in now if name not in identity]:
         raise CheckpointError(f"{path} does not say its {', '.join(absent)}: resume from another checkpoint.")
-    differing = [n for n in _IDENTITY if identity[n] != getattr(spec, n)]
+    differing = [name for name, value in now.items() if identity[name] != value]
     if differing:
-        details = ", ".join(f"{n} was {identity[n]!r}, now {getattr(spec, n)!r}" for n in differing)
+        details = ", ".join(f"{name} was {identity[name]!r}, now {now[name]!r}" for name in differing)
         raise CheckpointError(f"{path} belongs to another run ({details}): give the same settings to resume it.")
     return about
 

@@ -38,11 +38,7 @@ def timing_of(pace: Pace, trial: Trial, workload: Workload, spec: RunSpec) -> Ti
     """The device's time, in slow motion, for this workload."""
     slow_motion = spec.slow_motion
     if isinstance(pace, Profiled):
-        if pace.batch != spec.batch:
-            raise SpecError(
-                f"emulated:{pace.device} was profiled with batch {pace.batch}, and this run has {spec.batch}: use "
-                f"--batch {pace.batch}, or make a profile with --batch {spec.batch}."
-            )
+        assert pace.batch == spec.batch, "the plan refuses the profile of another batch"
         ready = {name: seconds / pace.backward_seconds for name, seconds in pace.ready_seconds.items()}
         per_sample = slow_motion / pace.batch
         return Timing(

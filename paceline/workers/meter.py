@@ -4,25 +4,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 import psutil
 
+from paceline.workers.report import CoreUse
 
-class Use(TypedDict):
-    """Shares of the cores' time, in percent; None where the machine does not tell."""
-
-    busy_percent: float | None
-    """By any process of the machine."""
-
-    loader_percent: float | None
-    """By the processes this worker started: its loaders; None without any."""
-
-    stolen_percent: float | None
-    """Of what was busy: by other machines on the same host. Only a virtual machine has it."""
-
-
-NOT_MEASURED: Use = {"busy_percent": None, "loader_percent": None, "stolen_percent": None}
+NOT_MEASURED = CoreUse()
 
 
 class Meter(Protocol):
@@ -34,7 +22,7 @@ class Meter(Protocol):
     def pause(self) -> None:
         """Training stops for a while, or for good."""
 
-    def use(self) -> Use:
+    def use(self) -> CoreUse:
         """Over all stretches."""
 
 
@@ -66,7 +54,7 @@ class CoreMeter:
             self._stolen += after[1] - before[1]
         self._since = None
 
-    def use(self) -> Use:
+    def use(self) -> CoreUse:
         """Over all stretches."""
         available = self._seconds * len(self._cores)
         if not available:
@@ -75,7 +63,7 @@ class CoreMeter:
             None if self._blind else min(100.0, 100 * seconds / available) for seconds in (self._busy, self._stolen)
         )
         loaders = 100 * self._loaders / available if self._loaders else None
-        return {"busy_percent": busy, "loader_percent": loaders, "stolen_percent": stolen}
+        return CoreUse(busy_percent=busy, loader_percent=loaders, stolen_percent=stolen)
 
     def _core_seconds(self) -> tuple[float, float] | None:
         """Seconds in which this worker's cores were not idle, and of them those of other machines, since the start."""
@@ -111,10 +99,10 @@ class GpuMeter:
         """Training stops for a while, or for good."""
         self._training.clear()
 
-    def use(self) -> Use:
+    def use(self) -> CoreUse:
         """Over all stretches; the driver's figure is of the time before each reading."""
         mean = sum(self._readings) / len(self._readings) if self._readings else None
-        return {**NOT_MEASURED, "busy_percent": mean}
+        return CoreUse(busy_percent=mean)
 
 
 class NoMeter:
@@ -126,7 +114,7 @@ class NoMeter:
     def pause(self) -> None:
         """Nothing to note."""
 
-    def use(self) -> Use:
+    def use(self) -> CoreUse:
         """Nothing."""
         return NOT_MEASURED
 

@@ -4,11 +4,12 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
+from paceline.record import Validation
 from paceline.spec import RunSpec
 from paceline.strategies.base import Replica
 from paceline.strategies.group import Group
@@ -35,7 +36,7 @@ class Pause:
     checkpoints: Path
     steps_per_epoch: int | None
     meter: Meter
-    results: list[dict[str, Any]] = field(default_factory=list)
+    results: list[Validation] = field(default_factory=list)
     validation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     settles: int = 0
@@ -89,10 +90,9 @@ class Pause:
         loss = figures.pop("loss")
         epoch = progress.step / self.steps_per_epoch if self.steps_per_epoch else None
         samples = sum(int(n) for n in self.group.all_gather(torch.tensor([progress.samples_seen])))
-        entry = {"epoch": epoch, "step": progress.step, "samples": samples, "loss": loss}
-        self.results.append({**entry, "metrics": figures})
+        self.results.append(Validation(epoch=epoch, step=progress.step, samples=samples, loss=loss, metrics=figures))
         if self.group.rank == 0:
-            self.link.send("validation", **self.results[-1])
+            self.link.send("validation", validation=msgspec.to_builtins(self.results[-1]))
 
     def _go_on(self) -> bool:
         self.link.progress(step=self.link.step, phase="validation")

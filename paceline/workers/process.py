@@ -8,6 +8,8 @@ import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
+import msgspec
+
 from paceline import netns
 from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
@@ -33,7 +35,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
     try:
         from paceline.workers.run import run
 
-        link.send("done", report=run(assignment, link, gifts))
+        link.send("done", report=msgspec.to_builtins(run(assignment, link, gifts)))
     except BaseException as error:
         # Peers may be stuck in a collective with this worker, so nothing is torn down in order: tell, and go.
         traceback.print_exc()

@@ -6,15 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
 
+from paceline.devices.base import Slot
 from paceline.errors import SpecError
 from paceline.measure.stopping import Stopping
+from paceline.record import DataSource, TrafficCount, WallSeconds, WorkloadFacts
 from paceline.spec import RunSpec
-from paceline.traffic import catalogue as traffic
 from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
@@ -25,12 +25,13 @@ from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
 from paceline.workers.meter import meter_for
 from paceline.workers.pause import Pause
+from paceline.workers.report import EmulatedUse, StrategyFigures, TensorSize, WorkerReport
 from paceline.workers.schedule import Schedule
 
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
-def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
+def run(assignment: Assignment, link: Link, gifts: Gifts) -> WorkerReport:
     """Train as assigned; what this worker has to report."""
     begun = time.perf_counter()
     parts = assemble(assignment, gifts)
@@ -46,20 +47,19 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> dict[str, Any]:
         pause.meter.pause()
         training = time.perf_counter() - started
         np.savez(assignment.series, **course.clock.series())  # type: ignore[arg-type]  # names are never allow_pickle
-        return {
-            **_about_run(parts, course, pause),
-            "device": assignment.slot.device,
-            "cores": list(assignment.slot.cores),
-            "threads": assignment.slot.threads,
-            "use": pause.meter.use(),
-            "wall_seconds": {
-                "start_up": started - begun,
-                "training": training - pause.validation_seconds - pause.checkpoint_seconds,
-                "validation": pause.validation_seconds,
-                "checkpoints": pause.checkpoint_seconds,
-            },
-            "stopped_early": link.asked_to_stop() and parts.progress.step != total,
-        }
+        return _report(
+            parts,
+            assignment.slot,
+            pause,
+            course,
+            wall_seconds=WallSeconds(
+                start_up=started - begun,
+                training=training - pause.validation_seconds - pause.checkpoint_seconds,
+                validation=pause.validation_seconds,
+                checkpoints=pause.checkpoint_seconds,
+            ),
+            stopped_early=link.asked_to_stop() and parts.progress.step != total,
+        )
     finally:
         parts.close()
 
@@ -101,7 +101,7 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
             parts.group,
             total_steps=total,
             seconds=spec.seconds,
-            synchronous=traffic.resolve(spec.strategy).synchronous,
+            synchronous=parts.strategy.synchronous,
             asked_to_stop=link.asked_to_stop,
             measured_enough=_enough(parts, link) if spec.until_percent is not None else None,
         ),
@@ -116,7 +116,7 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
 def _enough(parts: Parts, link: Link) -> Callable[[], bool]:
     """Whether the rate is known well enough by now: this worker's, or, where nobody waits for others, everybody's."""
     stopping, told, said = Stopping(parts.spec.until_percent or 0.0), 0, False
-    together = traffic.resolve(parts.spec.strategy).synchronous
+    together = parts.strategy.synchronous
 
     def enough() -> bool:
         nonlocal told, said
@@ -163,53 +163,64 @@ def _total_steps(parts: Parts) -> int | None:
     return total
 
 
-def _about_run(parts: Parts, course: Course, pause: Pause) -> dict[str, Any]:
-    model_parameters = dict(parts.module.named_parameters())
-    trained = {name: p for name, p in model_parameters.items() if p.requires_grad}
+def _report(
+    parts: Parts, slot: Slot, pause: Pause, course: Course, *, wall_seconds: WallSeconds, stopped_early: bool
+) -> WorkerReport:
     steps = len(course.clock.series()["end"])
-    return {
-        "spec": parts.spec.to_dict(),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES,
-        "peak_device_memory_bytes": torch.cuda.max_memory_allocated(parts.device)
-        if parts.device.type == "cuda"
-        else None,
-        "workload": {
-            "name": parts.workload.name,
-            "parameters": sum(p.numel() for p in model_parameters.values()),
-            "tensors": len(model_parameters),
-            "gradient_bytes": sum(p.nbytes for p in trained.values()),
-            "unit": parts.workload.unit,
-            "data": _about_data(parts),
-            "not_trained": parts.unreached,
-        },
-        **_about_emulation(parts, steps),
-        "gradients": [{"name": name, "bytes": p.nbytes} for name, p in trained.items()],
-        "validation": pause.results,
-        "updates": parts.progress.step,
-        "samples_seen": parts.progress.samples_seen,
-        "lr": course.schedule.target,
-        "lr_warmup_steps": course.schedule.warmup_steps,
-        "traffic": _traffic(parts, steps, pause.settles),
-        "strategy_report": parts.replica.report(),
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0], "numpy": np.__version__},
-    }
+    trained = {name: p for name, p in parts.module.named_parameters() if p.requires_grad}
+    return WorkerReport(
+        device=slot.device,
+        cores=tuple(slot.cores),
+        threads=slot.threads,
+        use=pause.meter.use(),
+        wall_seconds=wall_seconds,
+        stopped_early=stopped_early,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES,
+        peak_device_memory_bytes=_gpu_memory(parts.device),
+        workload=_workload_facts(parts),
+        gradients=tuple(TensorSize(name=name, bytes=p.nbytes) for name, p in trained.items()),
+        validation=tuple(pause.results),
+        updates=parts.progress.step,
+        samples_seen=parts.progress.samples_seen,
+        lr=course.schedule.target,
+        lr_warmup_steps=course.schedule.warmup_steps,
+        traffic=_traffic(parts, steps, pause.settles),
+        strategy=_strategy_figures(parts),
+        versions={"torch": str(torch.__version__), "python": sys.version.split()[0], "numpy": np.__version__},
+        emulated=_emulated_use(parts, steps),
+    )
 
 
-def _about_emulation(parts: Parts, steps: int) -> dict[str, Any]:
-    if not isinstance(parts.module, EmulatedModel):
-        return {}
-    assert isinstance(parts.replica, MeteredReplica), "as it is assembled"
-    exchanging = parts.replica.meter.use()["busy_percent"]
-    return {"device_seconds_per_step": parts.module.seconds_per_step(steps), "exchange_busy_percent": exchanging}
-
-
-def _about_data(parts: Parts) -> dict[str, Any]:
+def _workload_facts(parts: Parts) -> WorkloadFacts:
+    parameters = list(parts.module.parameters())
+    source = DataSource(source=parts.data.source, generated=parts.data.generated)
     if isinstance(parts.module, EmulatedModel):
-        return {"source": "none: devices are emulated", "generated": True}
-    return {"source": parts.data.source, "generated": parts.data.generated}
+        source = DataSource(source="none: devices are emulated", generated=True)
+    return WorkloadFacts(
+        name=parts.workload.name,
+        parameters=sum(p.numel() for p in parameters),
+        tensors=len(parameters),
+        gradient_bytes=sum(p.nbytes for p in parameters if p.requires_grad),
+        unit=parts.workload.unit,
+        data=source,
+        not_trained=tuple(parts.unreached),
+    )
 
 
-def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
+def _strategy_figures(parts: Parts) -> StrategyFigures:
+    figures = parts.replica.report()
+    return StrategyFigures(server_utilisation_percent=figures.pop("server_utilisation_percent", None), figures=figures)
+
+
+def _emulated_use(parts: Parts, steps: int) -> EmulatedUse | None:
+    if not isinstance(parts.module, EmulatedModel):
+        return None
+    assert isinstance(parts.replica, MeteredReplica), "as it is assembled"
+    exchanging = parts.replica.meter.use().busy_percent
+    return EmulatedUse(device_seconds_per_step=parts.module.seconds_per_step(steps), exchange_busy_percent=exchanging)
+
+
+def _traffic(parts: Parts, steps: int, settles: int) -> TrafficCount:
     """Payload bytes of this run, by pattern: what the strategy claims, and what this worker's group counted."""
     trained = [p for p in parts.module.parameters() if p.requires_grad]
     payload = Payload(
@@ -217,13 +228,13 @@ def _traffic(parts: Parts, steps: int, settles: int) -> dict[str, Any]:
         buffer_bytes=sum(b.nbytes for b in parts.module.buffers()),
         element_bytes=trained[0].element_size(),
     )
-    transfers = traffic.resolve(parts.spec.strategy).transfers(payload, parts.group.size)
+    transfers = parts.strategy.transfers(payload, parts.group.size)
     claimed = Counter({pattern: steps * count for pattern, count in by_pattern(transfers, "step").items()})
     claimed.update({pattern: settles * count for pattern, count in by_pattern(transfers, "settle").items()})
-    return {
-        "claimed": dict(+claimed),
-        "counted": dict(+parts.group.tally),
-        "per_step": by_pattern(transfers, "step"),
-        "per_settle": by_pattern(transfers, "settle"),
-        "sent_bytes_per_worker_and_step": sum(t.sent_bytes(parts.group.size) for t in transfers if t.per == "step"),
-    }
+    return TrafficCount(
+        claimed=dict(+claimed),
+        counted=dict(+parts.group.tally),
+        per_step=by_pattern(transfers, "step"),
+        per_settle=by_pattern(transfers, "settle"),
+        sent_bytes_per_worker_and_step=sum(t.sent_bytes(parts.group.size) for t in transfers if t.per == "step"),
+    )

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads.base import BatchTensors, Totals, Workload
 from paceline.workloads.data import sequences
+from paceline.workloads.defaults import BERT
 from paceline.workloads.options import BertOptions
 
 POSITIONS = 512
@@ -162,8 +162,8 @@ def bert_base(options: BertOptions) -> Workload:
         data=functools.partial(
             sequences.generate, vocabulary=options.vocabulary, length=options.length, samples=options.samples
         ),
-        optimizer=OptimizerRecipe.of(functools.partial(torch.optim.Adam, lr=1e-4)),
-        batch=8,
+        optimizer=BERT.optimizer,
+        batch=BERT.batch,
         assess=assess,
         units=count_words,
     )

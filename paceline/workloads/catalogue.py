@@ -2,13 +2,15 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline import grammar
-from paceline.errors import SpecError
+from paceline.errors import PacelineError, SpecError
+from paceline.workloads.defaults import BERT, NMT, PILOTNET, RESNET, VAE, VGG, TrainingDefaults
 from paceline.workloads.options import BertOptions, ImageNetOptions, NmtOptions, PilotNetOptions, VaeOptions
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class WorkloadEntry:
     """Where a workload is built, with which options, and what to say about it."""
 
     builder: str
@@ -25,19 +27,38 @@ class Entry:
     """At default options."""
 
     unit: str
+    defaults: TrainingDefaults
     summary: str
 
 
-WORKLOADS: Mapping[str, Entry] = {
-    "vae": Entry("vae:vae", VaeOptions, 3_410_058, "images", "convolutional variational autoencoder on digits"),
-    "pilotnet": Entry("pilotnet:pilotnet", PilotNetOptions, 252_219, "frames", "steering angle from road frames"),
-    "resnet18": Entry("resnet:resnet18", ImageNetOptions, 11_689_512, "images", "residual classifier, 18 layers"),
-    "resnet50": Entry("resnet:resnet50", ImageNetOptions, 25_557_032, "images", "residual classifier, 50 layers"),
-    "resnet101": Entry("resnet:resnet101", ImageNetOptions, 44_549_160, "images", "residual classifier, 101 layers"),
-    "resnet152": Entry("resnet:resnet152", ImageNetOptions, 60_192_808, "images", "residual classifier, 152 layers"),
-    "vgg16": Entry("vgg:vgg16", ImageNetOptions, 138_357_544, "images", "plain classifier with large dense layers"),
-    "nmt": Entry("nmt:nmt", NmtOptions, 93_593_600, "words", "recurrent encoder-decoder translating sentences"),
-    "bert-base": Entry("bert:bert_base", BertOptions, 110_106_428, "words", "masked words and next sentence"),
+WORKLOADS: Mapping[str, WorkloadEntry] = {
+    "vae": WorkloadEntry(
+        "vae:vae", VaeOptions, 3_410_058, "images", VAE, "convolutional variational autoencoder on digits"
+    ),
+    "pilotnet": WorkloadEntry(
+        "pilotnet:pilotnet", PilotNetOptions, 252_219, "frames", PILOTNET, "steering angle from road frames"
+    ),
+    "resnet18": WorkloadEntry(
+        "resnet:resnet18", ImageNetOptions, 11_689_512, "images", RESNET, "residual classifier, 18 layers"
+    ),
+    "resnet50": WorkloadEntry(
+        "resnet:resnet50", ImageNetOptions, 25_557_032, "images", RESNET, "residual classifier, 50 layers"
+    ),
+    "resnet101": WorkloadEntry(
+        "resnet:resnet101", ImageNetOptions, 44_549_160, "images", RESNET, "residual classifier, 101 layers"
+    ),
+    "resnet152": WorkloadEntry(
+        "resnet:resnet152", ImageNetOptions, 60_192_808, "images", RESNET, "residual classifier, 152 layers"
+    ),
+    "vgg16": WorkloadEntry(
+        "vgg:vgg16", ImageNetOptions, 138_357_544, "images", VGG, "plain classifier with large dense layers"
+    ),
+    "nmt": WorkloadEntry(
+        "nmt:nmt", NmtOptions, 93_593_600, "words", NMT, "recurrent encoder-decoder translating sentences"
+    ),
+    "bert-base": WorkloadEntry(
+        "bert:bert_base", BertOptions, 110_106_428, "words", BERT, "masked words and next sentence"
+    ),
 }
 
 
@@ -48,6 +69,15 @@ def check(text: str) -> str:
         return str(part)
     grammar.choose(part.name, WORKLOADS, "workload")
     return grammar.write(part.name, grammar.bind(part, WORKLOADS[part.name].options, "workload"))
+
+
+def defaults_of(text: str) -> TrainingDefaults:
+    """What the workload trains with unless asked otherwise; only a workload of the user's own is built for it."""
+    part = grammar.parse(text, "workload")
+    if ":" not in part.name:
+        return WORKLOADS[grammar.choose(part.name, WORKLOADS, "workload")].defaults
+    own = _users_own(part)
+    return TrainingDefaults(batch=own.batch, optimizer=own.optimizer)
 
 
 def build(text: str) -> "Workload":
@@ -78,7 +108,17 @@ def _users_own(part: grammar.Part) -> "Workload":
         raise SpecError(f"The module {module!r} has no function {name!r}.") from None
     if not callable(function):
         raise SpecError(f"{part.name} is not a function: name one that returns a paceline.Workload.")
-    workload = function(**grammar.bind_call(part, function))
+    arguments = grammar.bind_call(part, function)
+    try:
+        workload = function(**arguments)
+    except PacelineError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise SpecError(
+            f"{part.name} raised {type(error).__name__}: {error} ({where.filename}, line {where.lineno}). "
+            "Nothing was run: mend the function, or its options."
+        ) from error
     if not isinstance(workload, Workload):
         raise SpecError(f"{part.name} returned {type(workload).__name__}, not a paceline.Workload.")
     return workload

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads.base import BatchTensors, Data, Totals, Workload
 from paceline.workloads.data import folder, sentences, text
 from paceline.workloads.data.text import PAD, START
+from paceline.workloads.defaults import NMT
 from paceline.workloads.options import NmtOptions
 
 LAYERS = 4
@@ -249,8 +249,8 @@ def nmt(options: NmtOptions) -> Workload:
         model=functools.partial(Translator, options),
         loss=sentence_loss,
         data=functools.partial(load, options),
-        optimizer=OptimizerRecipe.of(functools.partial(torch.optim.Adam, lr=1e-3)),
-        batch=360,
+        optimizer=NMT.optimizer,
+        batch=NMT.batch,
         assess=assess,
         units=count_words,
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads.base import BatchTensors, Data, Totals, Workload
 from paceline.workloads.data import driving, folder, roads
+from paceline.workloads.defaults import PILOTNET
 from paceline.workloads.options import PilotNetOptions
 
 _FEATURES = 64 * 1 * 18  # what five convolutions leave of 66×200
@@ -55,8 +55,8 @@ def pilotnet(options: PilotNetOptions) -> Workload:
         loss=loss,
         assess=assess,
         data=functools.partial(_data, options),
-        optimizer=OptimizerRecipe(factory="torch.optim:Adam", options={"lr": 0.001}),
-        batch=32,
+        optimizer=PILOTNET.optimizer,
+        batch=PILOTNET.batch,
     )
 
 

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads import sized
 from paceline.workloads.base import BatchTensors, Data, Totals, Workload
 from paceline.workloads.data.patterns import Patterns
+from paceline.workloads.defaults import RESNET, TrainingDefaults
 from paceline.workloads.options import ImageNetOptions
-
-BATCH = 64
 
 
 def _conv(before: int, after: int, kernel: int, stride: int = 1) -> list[nn.Module]:
@@ -106,16 +104,12 @@ def resnet152(options: ImageNetOptions) -> Workload:
 def _resnet(
     name: str, block: Callable[[int, int, int], Block], depths: Sequence[int], options: ImageNetOptions
 ) -> Workload:
-    # The usual recipe: 0.1 at a batch of 256, in proportion to the batch of one worker.
-    optimizer = OptimizerRecipe(
-        factory="torch.optim:SGD", options={"lr": 0.1 * BATCH / 256, "momentum": 0.9, "weight_decay": 1e-4}
-    )
     model = functools.partial(ResNet, block, depths, classes=options.classes, width=options.width)
-    return classifier(name, model, optimizer, BATCH, options)
+    return classifier(name, model, RESNET, options)
 
 
 def classifier(
-    name: str, model: Callable[[], nn.Module], optimizer: OptimizerRecipe, batch: int, options: ImageNetOptions
+    name: str, model: Callable[[], nn.Module], defaults: TrainingDefaults, options: ImageNetOptions
 ) -> Workload:
     """A workload that classifies generated patterns with any model from images to logits, or stands in for one."""
     own = True
@@ -128,8 +122,8 @@ def classifier(
         loss=loss if own else sized.loss,
         assess=assess if own else None,
         data=functools.partial(_data, options),
-        optimizer=optimizer,
-        batch=batch,
+        optimizer=defaults.optimizer,
+        batch=defaults.batch,
     )
 
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads.base import BatchTensors, Data, Totals, Workload
 from paceline.workloads.data import digits, folder, idx
+from paceline.workloads.defaults import VAE
 from paceline.workloads.options import VaeOptions
 
 PIXELS = digits.SIDE * digits.SIDE
@@ -86,10 +86,8 @@ def vae(options: VaeOptions) -> Workload:
         loss=loss,
         assess=assess,
         data=functools.partial(_data, options),
-        optimizer=OptimizerRecipe(
-            factory="paceline.workloads.rmsprop:TensorFlowRMSprop", options={"lr": 0.001, "alpha": 0.9, "eps": 1e-10}
-        ),
-        batch=128,
+        optimizer=VAE.optimizer,
+        batch=VAE.batch,
     )
 
 

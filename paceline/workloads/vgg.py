@@ -4,12 +4,10 @@ import functools
 
 from torch import Tensor, nn
 
-from paceline.recipe import OptimizerRecipe
 from paceline.workloads.base import Workload
+from paceline.workloads.defaults import VGG
 from paceline.workloads.options import ImageNetOptions
 from paceline.workloads.resnet import classifier
-
-BATCH = 64
 
 # Multiples of the width for each 3×3 convolution; a 2×2 maximum follows each group.
 _GROUPS = ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8))
@@ -62,9 +60,5 @@ class Vgg16(nn.Module):
 
 def vgg16(options: ImageNetOptions) -> Workload:
     """The workload `vgg16`."""
-    # As published: 0.01 at a batch of 256, here in proportion to the batch of one worker.
-    optimizer = OptimizerRecipe(
-        factory="torch.optim:SGD", options={"lr": 0.01 * BATCH / 256, "momentum": 0.9, "weight_decay": 5e-4}
-    )
     model = functools.partial(Vgg16, classes=options.classes, width=options.width)
-    return classifier("vgg16", model, optimizer, BATCH, options)
+    return classifier("vgg16", model, VGG, options)

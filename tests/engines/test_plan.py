@@ -1,8 +1,10 @@
 """From a spec to what will be run: every combination that makes no sense is refused, the rest is resolved."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from slowed import slowed
 
 from paceline.devices import cpu, cuda
 from paceline.engines.plan import Plan, plan
@@ -136,7 +138,32 @@ def test_names_are_resolved_as_they_will_be_recorded() -> None:
 
 
 def test_a_users_own_workload_is_left_as_it_is_written() -> None:
-    assert planned(workload="my.module:build:width=3").spec.workload == "my.module:build:width=3"
+    spec = planned(workload="slowed:slowed:seconds=0.5").spec
+    assert spec.workload == "slowed:slowed:seconds=0.5"
+    assert (spec.batch, spec.lr) == (slowed().batch, slowed().optimizer.lr)
+
+
+def test_a_workload_that_cannot_be_found_or_built_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_workload.py").write_text("def build(): return 1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SpecError, match="There is no module 'my'"):
+        planned(workload="my.module:build:width=3")
+    raised = r"broken_workload:build raised ZeroDivisionError: division by zero \(.*, line 1\)\. Nothing was run"
+    with pytest.raises(SpecError, match=raised):
+        planned(workload="broken_workload:build")
+
+
+def test_batch_learning_rate_and_optimizer_are_resolved_before_a_run_starts() -> None:
+    spec = planned(workload="vae").spec
+    assert (spec.batch, spec.lr, spec.optimizer) == (128, 0.001, "own")
+    assert planned(workload="vae", batch=4, lr=0.5, optimizer="sgd").spec.batch == 4
+
+
+def test_what_the_workload_decided_does_not_identify_a_run() -> None:
+    identity = planned(workload="vae", lr=0.5).identity
+    assert (identity["batch"], identity["lr"]) == (None, 0.5)
 
 
 def test_validation_is_after_every_epoch_unless_there_are_none_or_the_user_says() -> None:

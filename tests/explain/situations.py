@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from complete import record_of
 
 from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
@@ -238,4 +239,4 @@ def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
         "traffic": {"sent_bytes_per_worker_and_step": sum(s.buckets)},
         "strategy_report": {},
     }
-    return Record(**{**content, **s.record})
+    return record_of({**content, **s.record})

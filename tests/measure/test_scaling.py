@@ -5,15 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from complete import record_of
 
 from paceline.measure.scaling import ScalingRow, difference, scaling_rows
 from paceline.record import Record
 
 PLACE = {"host": "here", "processor": "some", "device_kind": "cpu", "versions": {"torch": "2.13.0"}}
-REST: dict[str, Any] = {
-    **{name: {} for name in ("wall_seconds", "phases", "learning", "traffic", "strategy_report", "overlap")},
-    **{name: [] for name in ("per_worker", "servers", "utilisation", "buckets", "gradients")},
-}
 
 
 def run(
@@ -38,17 +35,14 @@ def run(
         "turn": 0,
     }
     low, high = (None, None) if within is None else (rate * (1 - within), rate * (1 + within))
-    return Record(
-        spec={**settings, **spec},
-        workload={"parameters": 10, "data": {"source": source}},
-        environment={**PLACE, **(place or {})},
-        devices=devices if devices is not None else workers,
-        samples_timed=0,
-        steps_timed=1,
-        seconds_timed=1.0,
-        warmup_steps=0,
-        throughput={"value": rate, "low": low, "high": high, "unit": "images/s"},
-        **REST,
+    return record_of(
+        {
+            "spec": {**settings, **spec},
+            "workload": {"parameters": 10, "data": {"source": source, "generated": True}},
+            "environment": {**PLACE, **(place or {})},
+            "devices": devices if devices is not None else workers,
+            "throughput": {"value": rate, "low": low, "high": high},
+        }
     )
 
 
@@ -127,7 +121,7 @@ def test_a_run_of_another_kind_is_no_baseline(other: dict[str, Any]) -> None:
     ("other", "why"),
     [
         ({"place": {"host": "elsewhere"}}, "host differs (elsewhere and here)"),
-        ({"place": {"versions": {"torch": "2.12.0"}}}, "versions torch differs (2.12.0 and 2.13.0)"),
+        ({"place": {"versions": {"torch": "2.12.0"}}}, "torch version differs (2.12.0 and 2.13.0)"),
         ({"source": "MNIST"}, "data source differs (MNIST and generated)"),
     ],
 )

@@ -1,12 +1,13 @@
 """From every worker's series to the figures of a record: all of them add up."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pace
 import pytest
 
-from paceline.measure.stats import Series
+from paceline.measure.stats import Figure, Series
 from paceline.measure.summary import mean_losses, summarise
 from paceline.measure.wallclock import WorkerSeries
 
@@ -26,20 +27,20 @@ def test_the_warm_up_is_stored_apart_and_never_counted() -> None:
     assert summary.samples_timed == 40 * 16
     assert summary.worker_samples == [320, 320]
     assert summary.seconds_timed == pytest.approx(40 * 0.2)
-    assert summary.throughput["value"] == pytest.approx(2 * 24 / 0.2)
+    assert summary.throughput.value == pytest.approx(2 * 24 / 0.2)
 
 
 def test_the_rate_is_the_sum_of_every_workers_own() -> None:
     summary = summarise([worker(42, samples=8), worker(42, samples=2)], synchronous=True)
-    assert summary.throughput["value"] == pytest.approx((24 + 6) / 0.2)
+    assert summary.throughput.value == pytest.approx((24 + 6) / 0.2)
     assert summary.samples_timed == sum(summary.worker_samples) == 41 * 10
 
 
 def test_an_even_pace_has_a_narrow_interval_and_no_warning() -> None:
     summary = summarise([worker(42)], synchronous=True)
     assert summary.warnings == []
-    assert summary.throughput["low"] == pytest.approx(120)
-    assert summary.throughput["high"] == pytest.approx(120)
+    assert summary.throughput.low == pytest.approx(120)
+    assert summary.throughput.high == pytest.approx(120)
 
 
 def test_an_uneven_pace_is_told_in_words() -> None:
@@ -62,7 +63,7 @@ def test_only_steps_that_all_workers_finished_are_counted() -> None:
 def test_a_run_of_one_step_is_counted_without_an_interval() -> None:
     summary = summarise([worker(1)], synchronous=True)
     assert (summary.warmup_steps, summary.steps_timed) == (0, 1)
-    assert summary.throughput == {"value": pytest.approx(120), "low": None, "high": None}
+    assert summary.throughput == Figure(pytest.approx(120))
 
 
 def test_losses_are_weighted_by_samples_and_none_where_there_was_none() -> None:
@@ -87,7 +88,7 @@ def test_the_originals_way_times_exactly_the_steps_after_its_warm_up() -> None:
     assert summary.samples_timed == 200
     assert summary.worker_seconds == pytest.approx([20 * 0.2, 40 * 0.2])
     assert summary.seconds_timed == pytest.approx(40 * 0.2)
-    assert summary.throughput == {"value": pytest.approx(24 / 0.2 + 6 / 0.4), "low": None, "high": None}
+    assert summary.throughput == Figure(pytest.approx(24 / 0.2 + 6 / 0.4))
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
@@ -100,7 +101,7 @@ def test_the_originals_way_is_marked_as_such(synchronous: bool) -> None:
 def test_a_run_stopped_within_its_fixed_warm_up_is_timed_over_its_last_step() -> None:
     summary = summarise([worker(4)], synchronous=True, fixed_warmup=10)
     assert (summary.warmup_steps, summary.steps_timed) == (3, 1)
-    assert summary.throughput["value"] == pytest.approx(120)
+    assert summary.throughput.value == pytest.approx(120)
 
 
 NOISY = [1 + 0.1 * np.abs(np.random.default_rng(seed).standard_normal(200)) for seed in range(3)]
@@ -112,7 +113,7 @@ def test_it_does_not_matter_which_worker_is_which(synchronous: bool, fixed_warmu
     workers = [worker(200, samples=4 + rank, paces=paces) for rank, paces in enumerate(NOISY)]
     one = summarise(workers, synchronous=synchronous, fixed_warmup=fixed_warmup)
     other = summarise(workers[::-1], synchronous=synchronous, fixed_warmup=fixed_warmup)
-    assert other.throughput == pytest.approx(one.throughput)
+    assert astuple(other.throughput) == pytest.approx(astuple(one.throughput))
     assert other.worker_samples == one.worker_samples[::-1]
     assert (other.samples_timed, other.warmup_steps) == (one.samples_timed, one.warmup_steps)
 
@@ -123,14 +124,14 @@ def test_a_machine_so_many_times_slower_has_so_many_times_less_throughput(synchr
     one = summarise([worker(200, paces=paces) for paces in NOISY], synchronous=synchronous)
     slower = summarise([worker(200, paces=factor * paces) for paces in NOISY], synchronous=synchronous)
     assert slower.warmup_steps == one.warmup_steps
-    for name, value in one.throughput.items():
-        assert slower.throughput[name] == pytest.approx(value / factor, rel=1e-6)  # type: ignore[operator]
+    for ours, theirs in zip(astuple(one.throughput)[:3], astuple(slower.throughput)[:3], strict=True):
+        assert theirs == pytest.approx(ours / factor, rel=1e-6)
 
 
 def test_twice_the_workers_of_one_kind_have_twice_the_throughput() -> None:
     one = summarise([worker(200, paces=NOISY[0])], synchronous=True)
     two = summarise([worker(200, paces=NOISY[0])] * 2, synchronous=True)
-    assert two.throughput["value"] == pytest.approx(2 * one.throughput["value"])  # type: ignore[operator]
+    assert two.throughput.value == pytest.approx(2 * one.throughput.value)
     assert two.samples_timed == 2 * one.samples_timed
 
 
@@ -140,5 +141,5 @@ def test_the_rate_lies_within_its_interval_and_samples_add_up(synchronous: bool)
         workers = [worker(steps, samples=3 + rank, paces=paces[:steps]) for rank, paces in enumerate(NOISY)]
         summary = summarise(workers, synchronous=synchronous)
         assert sum(summary.worker_samples) == summary.samples_timed
-        if summary.throughput["low"] is not None:
-            assert summary.throughput["low"] <= summary.throughput["value"] <= summary.throughput["high"]  # type: ignore[operator]
+        if summary.throughput.low is not None:
+            assert summary.throughput.low <= summary.throughput.value <= summary.throughput.high

@@ -26,7 +26,7 @@ def worker(step_seconds: float, steps: int, *, samples: int = 8, pauses: dict[in
 def test_a_fast_worker_that_ends_early_does_not_inflate_the_rate() -> None:
     # 8 samples every 10 ms for 0.4 s beside 8 every 200 ms for 8 s: 800 + 40 per second while both train
     summary = summarise([worker(0.01, 40), worker(0.2, 40)], synchronous=False)
-    assert summary.throughput["value"] == pytest.approx(840, rel=0.05)
+    assert summary.throughput.value == pytest.approx(840, rel=0.05)
     assert summary.seconds_timed <= 0.4
 
 
@@ -35,7 +35,7 @@ def test_workers_that_hardly_met_are_timed_over_the_whole_run() -> None:
     summary = summarise([fast, slow], synchronous=False)
     assert summary.seconds_timed == pytest.approx(10, rel=0.01)
     assert summary.samples_timed == 2 * 20 * 8
-    assert summary.throughput["value"] == pytest.approx(16, rel=0.05)
+    assert summary.throughput.value == pytest.approx(16, rel=0.05)
     assert summary.warnings, "the mean over all seconds is far from the median: that must be said"
 
 
@@ -50,5 +50,5 @@ def test_a_pause_that_all_make_is_no_time_and_waiting_for_it_is() -> None:
 
 def test_equal_workers_have_the_rate_that_steps_give() -> None:
     workers = [worker(0.1, 50), worker(0.1, 50)]
-    assert summarise(workers, synchronous=False).throughput["value"] == pytest.approx(160)
-    assert summarise(workers, synchronous=True).throughput["value"] == pytest.approx(160)
+    assert summarise(workers, synchronous=False).throughput.value == pytest.approx(160)
+    assert summarise(workers, synchronous=True).throughput.value == pytest.approx(160)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from complete import record_of
 from explain.situations import USUAL, Situation, alone, write
 
 from paceline.errors import SpecError
@@ -18,7 +19,7 @@ GRADIENTS = [{"name": str(n), "bytes": 2_000_000, "ready_seconds": 0.02 * (3 - n
 
 def made(folder: Path, situation: Situation) -> Record:
     run = write(folder, situation, series=False)
-    return Record(**{**json.loads((run / FILE_NAME).read_text()), "gradients": GRADIENTS})
+    return record_of({**json.loads((run / FILE_NAME).read_text()), "gradients": GRADIENTS})
 
 
 def together(folder: Path, strategy: str, workers: int = 2, exchange: float = 0.02, **spec: Any) -> Record:

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from paceline.project.targets import (
     time_to_target,
     workers_worth_having,
 )
-from paceline.record import FILE_NAME, Record
+from paceline.record import Record
 
 
 def point(workers: int, throughput: float | None, batch: float | None = 64) -> Projected:
@@ -102,7 +101,7 @@ def run(folder: Path, batch: int, workers: int = 1, *, validated: bool = False, 
     spec = {"strategy": "independent" if workers == 1 else "allreduce"}
     situation = Situation(workers=workers, samples=batch, spec=spec, record={"learning": learning})
     made = write(folder / f"{batch}-{workers}", situation, series=False)
-    return Record(**json.loads((made / FILE_NAME).read_text()))
+    return Record.load(made)
 
 
 @pytest.mark.parametrize("validated", [True, False])

@@ -1,6 +1,5 @@
 """What-if answers: from records as runs leave them to a curve with its band, its knee and its limits."""
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from paceline.project.network import Host, Layout, Link, Network
 from paceline.project.profile_step import StepProfile, profile_of, slowest_of
 from paceline.project.simulate import Setting, simulate
 from paceline.project.whatif import Measured, Question, break_even, curve
-from paceline.record import FILE_NAME, Record
+from paceline.record import Record
 from paceline.traffic import catalogue
 
 MS = 1e-3
@@ -35,7 +34,7 @@ NETWORK = Network(between=Link(125e6, 50e-6))
 def made(folder: Path, situation: Situation) -> Record:
     with_gradients = {"gradients": GRADIENTS, **situation.record}
     run = write(folder / "run", replace(situation, record=with_gradients), series=False)
-    return Record(**json.loads((run / FILE_NAME).read_text()))
+    return Record.load(run)
 
 
 def two(folder: Path, *, host: Host, strategy: str = "allreduce:bucket=500KB", **record: Any) -> Record:

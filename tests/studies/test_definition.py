@@ -86,7 +86,7 @@ def test_full_without_full_sizes_is_refused() -> None:
 
 def test_a_flag_that_the_variants_set_themselves_is_refused() -> None:
     table = {"name": "tried", "workload": "vae", "steps": 4, "variant": [{"strategy": "ps"}]}
-    with pytest.raises(SpecError, match="--strategy cannot be given: the variants of this study say strategy each"):
+    with pytest.raises(SpecError, match="--strategy cannot be given: every variant of this study sets strategy"):
         make_study(table, flags={"strategy": ["allreduce"]})
 
 

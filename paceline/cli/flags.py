@@ -1,0 +1,57 @@
+"""Flags made from the declared settings of a run: one value each for `train`, lists of values for `study`."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from paceline.settings import Setting
+
+Verb = Callable[..., None]
+
+
+def with_flags(parameters: Mapping[str, Any]) -> Callable[[Verb], Verb]:
+    """Put flags (name → annotated type and default) in place of a verb's `**flags`, after its own parameters."""
+
+    def decorate(verb: Verb) -> Verb:
+        signature = inspect.signature(verb)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        flags = [
+            inspect.Parameter(name, kind, default=default, annotation=annotation)
+            for name, (annotation, default) in parameters.items()
+        ]
+        first = [p for p in own if p.kind is not kind]
+        last = [p for p in own if p.kind is kind]
+        verb.__signature__ = signature.replace(parameters=[*first, *flags, *last])  # type: ignore[attr-defined]
+        verb.__annotations__ |= {name: annotation for name, (annotation, _) in parameters.items()}
+        verb.__annotations__.pop("flags", None)
+        return verb
+
+    return decorate
+
+
+def single(setting: Setting) -> tuple[Any, Any]:
+    """A flag with one value. None means that it was not typed, so that the declaration keeps the default."""
+    kind = setting.type if setting.type in (int, float) else str
+    shown = "" if setting.default is None or "(default" in setting.help else f" (default: {_written(setting.default)})"
+    option = typer.Option(setting.flag, help=setting.help.rstrip(".") + shown + ".", rich_help_panel=setting.group)
+    return Annotated[kind | None, option], None
+
+
+def repeated(setting: Setting) -> tuple[Any, Any]:
+    """A flag that may be given several times, each time with one value or, of numbers, several."""
+    option = typer.Option(setting.flag, help=setting.axis_help or setting.help, rich_help_panel=setting.group)
+    return Annotated[list[str] | None, option], None
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def typed(setting: Setting, value: Any) -> Any:
+    """The value of a flag that was given once."""
+    return setting.parse(value) if isinstance(value, str) else value

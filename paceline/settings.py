@@ -1,0 +1,234 @@
+"""How a setting is declared: its bounds, flag, help and label, and the roles that decide how code treats it."""
+
+import dataclasses
+import enum
+import functools
+import math
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from paceline.errors import SpecError
+from paceline.grammar import choose, require
+from paceline.units import parse_seconds
+
+Seconds = Annotated[float, "duration"]
+"""A setting that is a duration; written `90s` or `5m` on the command line and in files."""
+
+_METADATA = "setting"
+
+
+class Role(enum.Enum):
+    """What a setting decides. Code asks for the settings of a role instead of listing their names."""
+
+    IDENTITY = enum.auto()
+    """Runs that differ in it are different runs; repeats of one run share it."""
+
+    CHECKPOINT = enum.auto()
+    """A checkpoint can be resumed only with the same value."""
+
+    AXIS = enum.auto()
+    """It can be an axis of a study."""
+
+    LENGTH = enum.auto()
+    """It only sets how long a run trains."""
+
+    STEP = enum.auto()
+    """It changes what one worker does in a step, apart from the size of its batch."""
+
+    SERIES = enum.auto()
+    """Runs of one series (a table's series, a projection) have the same value."""
+
+    CURVE = enum.auto()
+    """Charts draw runs that differ in it as different curves, and name the curves after it."""
+
+    SUMMARY = enum.auto()
+    """The report lists its values with what was measured."""
+
+    TITLE = enum.auto()
+    """The name of a single run shows it."""
+
+    OPERATION = enum.auto()
+    """It changes how a run is carried out, and neither what it computes nor how fast."""
+
+
+class Baseline(enum.Enum):
+    """How a setting of the one-worker baseline relates to that of the run which is compared with it."""
+
+    SAME = enum.auto()
+    """The baseline must have the same value: otherwise the two are not comparable."""
+
+    PREFERRED = enum.auto()
+    """A study measures a baseline with the same value; a comparison prefers such a baseline, and accepts another."""
+
+    ALONE = enum.auto()
+    """The baseline has the value of one worker alone, whatever the run has."""
+
+    UNUSED = enum.auto()
+    """As ALONE, and the setting has no effect on one worker, so a difference in it is not worth showing."""
+
+    ANY = enum.auto()
+    """It makes no difference to the comparison."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One declared setting."""
+
+    name: str = ""
+    type: Any = None
+    """The annotated type without `None`."""
+
+    default: Any = dataclasses.MISSING
+    help: str
+    group: str
+    """The panel of `train --help` that lists its flag."""
+
+    roles: frozenset[Role]
+    baseline: Baseline
+    alone: Any = None
+    """The value of one worker alone, where `baseline` is ALONE or UNUSED."""
+
+    label: str = ""
+    """How tables and axes call it."""
+
+    words: str = "{}"
+    """How its value is written in the name of a curve."""
+
+    implied: Any = None
+    """The value that leaving it open comes to, where that is the same for every run."""
+
+    usual: tuple[Any, ...] = ()
+    """Further values that names leave out."""
+
+    axis_help: str | None = None
+    """The help text of `study`, where it differs."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+
+    @property
+    def flag(self) -> str:
+        """Its flag on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it accepts; empty where any value of its type is accepted."""
+        return typing.get_args(self.type) if typing.get_origin(self.type) is Literal else ()
+
+    @property
+    def optional(self) -> bool:
+        """Whether None is a value: the workload or the plan then decides."""
+        return self.default is None
+
+    def has(self, role: Role) -> bool:
+        """Whether it has this role."""
+        return role in self.roles
+
+    def is_default(self, value: Any) -> bool:
+        """Whether the value is what a run has that does not mention this setting."""
+        return bool(value == self.default or (self.implied is not None and value == self.implied))
+
+    def is_usual(self, value: Any) -> bool:
+        """Whether a name can leave the value out."""
+        return value is None or self.is_default(value) or value in self.usual
+
+    def in_words(self, value: Any) -> str:
+        """The value as part of a name."""
+        return self.words.format(f"{value:g}" if isinstance(value, float) else value)
+
+    def check(self, value: Any) -> None:
+        """Refuse a value of the wrong type or out of bounds. Values may come from a file, where anything is written."""
+        if value is None and self.optional:
+            return
+        accepted, noun = _accepted(self.type)
+        right = isinstance(value, accepted) and isinstance(value, bool) == (accepted is bool)
+        require(right, f"{self.flag} {value!r} is not valid: it must be {noun}.")
+        if self.choices:
+            choose(value, self.choices, f"value of {self.flag}")
+        elif accepted in (int, int | float):
+            self._check_bounds(value)
+
+    def _check_bounds(self, value: float) -> None:
+        if self.above is not None:
+            positive = self.above < value < math.inf
+            require(positive, f"{self.flag} {value} is not valid: it must be above {self.above:g} and finite.")
+        if self.least is not None and self.most is not None:
+            within = self.least <= value <= self.most
+            rule = f"it must be from {_shown(self.least)} to {_shown(self.most)}."
+            require(within, f"{self.flag} {_shown(value)} is not valid: {rule}")
+        elif self.least is not None:
+            require(value >= self.least, f"{self.flag} {value} is not valid: it must be at least {self.least:g}.")
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` writes on the command line."""
+        if self.type is bool:
+            return choose(text, ("on", "off"), f"value of {self.flag}") == "on"
+        if self.type == Seconds:
+            return parse_seconds(text)
+        if self.type not in (int, float):
+            return text
+        try:
+            return self.type(text)
+        except ValueError:
+            noun = _accepted(self.type)[1]
+            raise SpecError(f"{self.flag} {text} is not valid: it must be {noun}.") from None
+
+    def read(self, value: Any) -> Any:
+        """The value that a file has: durations may be written as on the command line."""
+        return parse_seconds(value) if self.type == Seconds and isinstance(value, str) else value
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    group: str,
+    roles: Iterable[Role],
+    baseline: Baseline,
+    **details: Any,
+) -> Any:
+    """Declare a setting as a field of a dataclass; `details` are further fields of `Setting`."""
+    declared = Setting(default=default, help=help, group=group, roles=frozenset(roles), baseline=baseline, **details)
+    return dataclasses.field(default=default, metadata={_METADATA: declared})
+
+
+@functools.cache
+def settings_of(declaring: type) -> dict[str, Setting]:
+    """The settings that a dataclass declares, by name, in the order of their declaration."""
+    hints = typing.get_type_hints(declaring, include_extras=True)
+    declared: dict[str, Setting] = {}
+    for field in dataclasses.fields(declaring):
+        one = field.metadata.get(_METADATA)
+        if one is None:
+            raise TypeError(f"{declaring.__name__}.{field.name} is not declared with setting(): give it roles.")
+        label = one.label or field.name.replace("_", " ")
+        declared[field.name] = dataclasses.replace(
+            one, name=field.name, type=_without_none(hints[field.name]), label=label
+        )
+    return declared
+
+
+def _shown(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def _without_none(annotation: Any) -> Any:
+    if type(None) not in typing.get_args(annotation):
+        return annotation
+    (kind,) = (a for a in typing.get_args(annotation) if a is not type(None))
+    return kind
+
+
+def _accepted(kind: Any) -> tuple[Any, str]:
+    """What a value of this type may be in Python, and what a message calls it."""
+    if kind is bool:
+        return bool, "true or false"
+    if kind is int:
+        return int, "a whole number"
+    if kind == Seconds or kind is float:
+        return int | float, "a number"
+    return str, "a word"

@@ -1,0 +1,79 @@
+"""What one worker reports when it has finished: plain types, sent as JSON to the process that supervises it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from paceline.record import TrafficCount, Validation, WallSeconds, WorkloadFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreUse:
+    """Shares of the cores' time while training, in percent; None where the machine does not report them."""
+
+    busy_percent: float | None = None
+    """By any process of the machine."""
+
+    loader_percent: float | None = None
+    """By the processes this worker started: its loaders; None without any."""
+
+    stolen_percent: float | None = None
+    """By other machines on the same host. Only a virtual machine reports it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSize:
+    """A trained tensor."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedUse:
+    """What a worker on an emulated device did."""
+
+    device_seconds_per_step: float
+    """As planned, in the slowed time of the host."""
+
+    exchange_busy_percent: float | None
+    """How busy its cores were during the exchange."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyFigures:
+    """Figures of the strategy's own."""
+
+    figures: Mapping[str, float | None]
+    server_utilisation_percent: tuple[float | None, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerReport:
+    """All that the record needs of one worker, beside its series."""
+
+    device: str
+    cores: tuple[int, ...]
+    threads: int
+    use: CoreUse
+    wall_seconds: WallSeconds
+    stopped_early: bool
+    peak_memory_bytes: int
+    peak_device_memory_bytes: int | None
+    workload: WorkloadFacts
+    gradients: tuple[TensorSize, ...]
+    validation: tuple[Validation, ...]
+    updates: int
+    samples_seen: int
+    lr: float
+    lr_warmup_steps: int
+    traffic: TrafficCount
+    strategy: StrategyFigures
+    versions: Mapping[str, str]
+    emulated: EmulatedUse | None
+
+
+def report_from(content: object) -> WorkerReport:
+    """The report in a message of a worker."""
+    return msgspec.convert(content, WorkerReport)
