@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from paceline.workers.clock import Clock
+from paceline.workers.timing.clock import Clock
 
 _PROGRESS_EVERY_SECONDS = 0.25
 

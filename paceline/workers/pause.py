@@ -15,7 +15,7 @@ from paceline.strategies.group import Group
 from paceline.workers import checkpoint
 from paceline.workers.checkpoint import Progress
 from paceline.workers.link import Link
-from paceline.workers.meter import Meter
+from paceline.workers.timing.meter import Meter
 from paceline.workers.validation import validate
 from paceline.workloads.base import Data, Workload
 

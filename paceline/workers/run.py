@@ -23,9 +23,9 @@ from paceline.workers.emulation import EmulatedModel, MeteredReplica
 from paceline.workers.limit import Limit
 from paceline.workers.link import Link
 from paceline.workers.loop import Course, train
-from paceline.workers.meter import meter_for
 from paceline.workers.pause import Pause
 from paceline.workers.schedule import Schedule
+from paceline.workers.timing.meter import meter_for
 
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
