@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from paceline.explain.runs import find
+from paceline.measure.runs import find
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.project.answer import Runs
 from paceline.project.curve import Point

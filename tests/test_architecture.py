@@ -22,13 +22,14 @@ ROOT = Path(paceline.__file__).parent
 
 # From the bottom up: a part may import what lies below it, and nothing beside or above it.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
+    frozenset({"errors", "numbers"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
     frozenset({"timing", "network", "netns"}),
     frozenset({"recipe", "spec", "record"}),
     frozenset({"traffic"}),
     frozenset({"workloads", "devices", "measure"}),
+    frozenset({"breakdown"}),
     frozenset({"feeds", "strategies", "explain", "references"}),
     frozenset({"workers", "script", "testbed"}),
     frozenset({"engines"}),
@@ -45,16 +46,18 @@ HIDDEN: dict[str, frozenset[str]] = {
     "workloads": frozenset({"spec", "record", "traffic"}),
     "devices": frozenset({"recipe", "spec", "record", "traffic"}),
     "measure": frozenset({"traffic"}),
-    "feeds": frozenset({"spec", "record", "traffic", "devices", "measure"}),
-    "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
-    "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
-    "workers": frozenset({"record"}),
+    "breakdown": frozenset({"recipe", "spec", "workloads", "devices"}),
+    "feeds": frozenset({"spec", "record", "traffic", "devices", "measure", "breakdown"}),
+    "strategies": frozenset({"spec", "record", "workloads", "devices", "measure", "breakdown"}),
+    "script": frozenset({"spec", "record", "workloads", "devices", "measure", "breakdown", "feeds"}),
+    "workers": frozenset({"record", "breakdown"}),
+    "engines": frozenset({"breakdown"}),
     "testbed": frozenset(
-        {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "feeds", "strategies"}
+        {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "breakdown", "feeds", "strategies"}
     ),
     "explain": frozenset({"recipe", "workloads", "devices"}),
-    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices"}),
-    "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
+    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices", "breakdown"}),
+    "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "breakdown", "explain"}),
     "project": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
     "report": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
 }
@@ -66,9 +69,21 @@ MAY_SEE: dict[str, frozenset[str]] = {
 }
 # These run anywhere, at once: importing them must not import torch.
 WITHOUT_TORCH = (
-    *("errors", "units", "grammar", "timing", "recipe", "spec", "record", "traffic.*", "measure.*", "devices.*"),
-    *("network", "netns", "testbed.*"),
-    *("explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
+    *(
+        "errors",
+        "numbers",
+        "units",
+        "grammar",
+        "timing",
+        "recipe",
+        "spec",
+        "record",
+        "traffic.*",
+        "measure.*",
+        "devices.*",
+    ),
+    *("numbers", "network", "netns", "testbed.*"),
+    *("breakdown.*", "explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )

@@ -150,7 +150,7 @@ def _find(what: str) -> "Reference":
     if what in references.names():
         return references.load(what)
     if path.is_dir() or path.suffix == ".json":
-        from paceline.explain.runs import find
+        from paceline.measure.runs import find
 
         found = find([path])
         return records.from_records(what, [run.record for run in found.runs], found.notes)

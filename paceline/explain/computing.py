@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import FOREIGN_PERCENT, Setting, Worker, mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Case, Cause
+from paceline.breakdown.setting import FOREIGN_PERCENT, Setting, Worker, mean
+from paceline.numbers import ms, percent
 
 _COMPUTE = ("forward", "backward")
 

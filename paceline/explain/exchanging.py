@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline import grammar
-from paceline.explain.case import Case, Cause
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting
-from paceline.explain.words import count, ms, percent
+from paceline.breakdown.comparison import Case, Cause
+from paceline.breakdown.setting import Setting
 from paceline.measure.links import PAYLOAD_SHARE, slowest
+from paceline.measure.runs import Run
+from paceline.numbers import count, ms, percent
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
 

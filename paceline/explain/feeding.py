@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from paceline import grammar
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Case, Cause
+from paceline.breakdown.setting import mean
+from paceline.numbers import ms, percent
 
 _FULLY_USED_PERCENT = 85
 

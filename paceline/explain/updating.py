@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from paceline.explain.case import Case, Cause
-from paceline.explain.words import count, ms
+from paceline.breakdown.comparison import Case, Cause
+from paceline.numbers import count, ms
 
 
 def heavy_update(case: Case) -> Iterator[Cause]:

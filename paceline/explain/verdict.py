@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from paceline.breakdown.arrivals import ENOUGH_STEPS
+from paceline.breakdown.comparison import Case, Cause
+from paceline.breakdown.gap import LABELS, Gap
+from paceline.breakdown.setting import Setting
 from paceline.explain import computing, exchanging, feeding, updating, waiting
-from paceline.explain.arrivals import ENOUGH_STEPS
-from paceline.explain.case import Case, Cause
-from paceline.explain.gap import LABELS, Gap
-from paceline.explain.runs import Found, Run, of_one_machine
-from paceline.explain.setting import Setting
-from paceline.explain.words import count, ms, percent
+from paceline.measure.runs import Found, Run, of_one_machine
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
+from paceline.numbers import count, ms, percent
 from paceline.record import SIDECAR_NAME
 
 FINDERS: tuple[Callable[[Case], Iterator[Cause]], ...] = (

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from paceline.explain.arrivals import expected_maximum, spread_seconds, systematic_wait
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import FOREIGN_PERCENT, Worker, mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.arrivals import expected_maximum, spread_seconds, systematic_wait
+from paceline.breakdown.comparison import Case, Cause
+from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
+from paceline.numbers import ms, percent
 from paceline.traffic.ps import ParameterServer
 
 _SAME_CPU = 0.5

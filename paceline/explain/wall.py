@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting
+from paceline.breakdown.setting import Setting
+from paceline.measure.runs import Run
 
 PARTS = ("timed", "warm_up", "start_up", "validation", "checkpoints")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.explain.words import count
+from paceline.numbers import count
 from paceline.project.curve import Curve, Projected
 from paceline.units import human_seconds
 

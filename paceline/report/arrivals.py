@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from paceline.explain.case import Case
-from paceline.explain.setting import Worker
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Case
+from paceline.breakdown.setting import Worker
 from paceline.measure.stats import Series
+from paceline.numbers import ms, percent
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions

@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from paceline.explain.gap import LABELS, Gap
-from paceline.explain.words import count, ms
+from paceline.breakdown.gap import LABELS, Gap
+from paceline.numbers import count, ms
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions, share

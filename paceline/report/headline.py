@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from paceline.explain.runs import Found
 from paceline.explain.verdict import Explanation, account
-from paceline.explain.words import count
+from paceline.measure.runs import Found
 from paceline.measure.scaling import difference
+from paceline.numbers import count
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Section

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from paceline.explain.words import count
 from paceline.measure.links import in_words
+from paceline.numbers import count
 from paceline.record import Record
-from paceline.report.fields import networks_of
 from paceline.report.headline import explanation
+from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
 from paceline.report.section import Section
 from paceline.report.shown import fastest

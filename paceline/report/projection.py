@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from paceline.errors import DataError, RequestError
-from paceline.explain.words import count
+from paceline.numbers import count
 from paceline.project import words
 from paceline.project.answer import Answer, Runs
 from paceline.project.curve import Point, Projected

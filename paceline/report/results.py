@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from paceline.explain.case import Case
-from paceline.explain.gap import Gap
-from paceline.explain.runs import Run, find, of_one_machine
-from paceline.explain.setting import Setting
+from paceline.breakdown.comparison import Case
+from paceline.breakdown.gap import Gap
+from paceline.breakdown.setting import Setting
 from paceline.explain.verdict import Explanation
-from paceline.explain.words import count
+from paceline.measure.runs import Run, find, of_one_machine
 from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.numbers import count
 from paceline.record import PHASES, SIDECAR_NAME, STUDY_NAME, Record
 from paceline.report.lines import Dimension, Place, dimensions_of
 from paceline.studies.columns import Column, Value

@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.timeline import trace
-from paceline.explain.words import count, ms
+from paceline.breakdown.trace import trace
+from paceline.measure.runs import Run
 from paceline.measure.stats import Series
+from paceline.numbers import count, ms
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section

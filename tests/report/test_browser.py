@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Locator
 from report import made
 from report.browser import Visit, chromium, visit
 
-from paceline.report import against, styles
 from paceline.report.page import page, sections
+from paceline.report.published import against, styles
 from paceline.report.results import read
 from paceline.report.section import Section
 from paceline.report.tables import Table, number

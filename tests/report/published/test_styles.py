@@ -10,7 +10,7 @@ from studies.quick import record_of
 from paceline.errors import SpecError
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.record import Record
-from paceline.report import styles
+from paceline.report.published import styles
 from paceline.report.tables import Table
 from paceline.spec import RunSpec
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DataError, OutputError, SpecError
-from paceline.explain.runs import Run
+from paceline.measure.runs import Run
 from paceline.measure.stats import Series
 from paceline.record import SIDECAR_NAME
 from paceline.traffic import catalogue

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from situations import USUAL, WARMUP, Situation, write
+from explain.situations import USUAL, WARMUP, Situation, write
 
+from paceline.breakdown.trace import parse_steps, write_trace
 from paceline.errors import DataError, OutputError, SpecError
-from paceline.explain.runs import Run, find
-from paceline.explain.timeline import parse_steps, write_trace
+from paceline.measure.runs import Run, find
 
 NANOSECOND = 1e-3
 """In microseconds, the unit of a trace: the edges are rounded to it."""

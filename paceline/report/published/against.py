@@ -9,16 +9,16 @@ import altair as alt
 
 from paceline import references
 from paceline.errors import SpecError
-from paceline.explain.words import count
 from paceline.measure.stats import Figure
+from paceline.numbers import count
 from paceline.record import Record
 from paceline.references import spreadsheet
 from paceline.references.audit import audit
 from paceline.references.base import Reference
 from paceline.references.findings import Finding, listed
 from paceline.report import charts
-from paceline.report.counterparts import Counterpart, counterparts
-from paceline.report.fields import networks_of, nodes_of
+from paceline.report.published.counterparts import Counterpart, counterparts
+from paceline.report.published.fields import networks_of, nodes_of
 from paceline.report.results import Results
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Chart, Section

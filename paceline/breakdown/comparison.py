@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from paceline.explain.arrivals import Lateness, slow_workers, uneven_worker
-from paceline.explain.gap import Gap, gap
-from paceline.explain.setting import Setting, Worker
+from paceline.breakdown.arrivals import Lateness, slow_workers, uneven_worker
+from paceline.breakdown.gap import Gap, gap
+from paceline.breakdown.setting import Setting, Worker
 from paceline.record import PHASES
 
 NOTICEABLE = 0.01

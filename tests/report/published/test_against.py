@@ -10,7 +10,7 @@ from studies.quick import record_of
 
 from paceline import references
 from paceline.errors import SpecError
-from paceline.report import against
+from paceline.report.published import against
 from paceline.report.results import Results, read
 from paceline.report.section import Section
 from paceline.report.tables import Table

@@ -6,8 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting, mean
+from paceline.breakdown.setting import Setting, mean
+from paceline.measure.runs import Run
 from paceline.measure.stats import Series
 
 SYSTEMATIC = 0.75

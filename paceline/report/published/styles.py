@@ -10,7 +10,7 @@ from paceline import references
 from paceline.grammar import choose, parse
 from paceline.measure.scaling import ScalingRow
 from paceline.references.base import Column, Reference
-from paceline.report.fields import (
+from paceline.report.published.fields import (
     FIELDS,
     Field,
     in_minutes,
