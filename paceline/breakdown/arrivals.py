@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from paceline.breakdown.setting import Setting, mean
-from paceline.measure.runs import Run
+from paceline.measure.runs import StoredRun
 from paceline.measure.stats import Series
 
 SYSTEMATIC = 0.75
@@ -81,7 +81,7 @@ def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, L
     }
 
 
-def arrivals_of(run: Run) -> Series | None:
+def arrivals_of(run: StoredRun) -> Series | None:
     """Arrivals of all workers in the timed steps, workers × steps; None without the sidecar."""
     if run.series is None:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from paceline.measure.runs import Run
+from paceline.measure.runs import StoredRun
 from paceline.numbers import count
 from paceline.record import PHASES, Record
 from paceline.traffic import catalogue
@@ -49,7 +49,7 @@ class Worker:
 class Setting:
     """Runs whose specs are equal except for the turn."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[StoredRun, ...]
 
     @property
     def spec(self) -> Mapping[str, Any]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from paceline.explain.verdict import Explanation, account
-from paceline.measure.runs import Found
+from paceline.explain.verdict import explain
 from paceline.measure.scaling import difference
 from paceline.numbers import count
 from paceline.report.results import Result, Results, measured
@@ -64,19 +63,9 @@ def _same_but_slower(row: Result, best: Result) -> bool:
 
 
 def _second(best: Result) -> str:
-    told = explanation(best)
-    if told is None:
+    if best.case is None:
         return "Its records do not hold every phase, so where the time goes is not known."
-    return told.verdict
-
-
-def explanation(row: Result) -> Explanation | None:
-    """Why a setting is as fast as it is, from every worker's steps; None where the records do not tell."""
-    if row.case is None:
-        return None
-    baseline = row.case.baseline.runs if row.case.baseline else ()
-    found = account(Found((*row.runs, *baseline), ()), anyway=True)
-    return next(e for e in found.explanations if e.case.setting.runs[0] is row.runs[0])
+    return explain(best.case).verdict
 
 
 def headline(results: Results) -> Section:

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paceline.explain.verdict import explain
 from paceline.measure.links import in_words
 from paceline.numbers import count
 from paceline.record import Record
-from paceline.report.headline import explanation
 from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
 from paceline.report.section import Section
@@ -85,7 +85,7 @@ def _warnings(results: Results) -> Table:
     for note in results.notes:
         said.setdefault(note, {})["the study"] = note
     best = fastest(results.rows)
-    explained = explanation(best)
+    explained = explain(best.case) if best.case else None
     for note in explained.notes if explained else ():
         said.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
     for row in results.rows:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
 from paceline.record import Record
 from paceline.studies.columns import COLUMNS, NOTHING, Value, column, number
@@ -65,12 +65,8 @@ class Entry:
 def rows_of(grid: Grid, contents: Contents) -> list[Row]:
     """A row for every cell, in the order of the grid."""
     taken = {cell.key: _records(grid, cell, contents) for cell in grid.cells}
-    comparable: dict[Any, list[Record]] = {}
-    for cell in grid.cells:
-        # In strong scaling a run is compared with one worker of the same batch in all, never of a worker's own.
-        whole = cell.settings["batch"] if grid.study.scaling == "strong" else None
-        comparable.setdefault(whole, []).extend(taken[cell.key])
-    rows = [row for records in comparable.values() for row in scaling_rows(records)]
+    scaling: Scaling = "strong" if grid.study.scaling == "strong" else "weak"
+    rows = scaling_rows([record for records in taken.values() for record in records], scaling=scaling)
     scaled = {id(record): row for row in rows for record in row.records}
     return [
         Row(cell, taken[cell.key], _scaling(scaled, taken[cell.key]), _state(grid, cell, contents))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from situations import ALONE, USUAL, Situation, alone, write
 
-from paceline.breakdown.comparison import Cause
+from paceline.explain.cause import Cause
 from paceline.explain.verdict import Explanation, account
 from paceline.measure.runs import find
 
