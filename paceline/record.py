@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import DataError, OutputError
+from paceline.files import write_whole
 
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
@@ -87,14 +87,10 @@ class Record:
     def save(self, folder: Path) -> Path:
         """Write into `folder`, whole or not at all; an existing record is never overwritten."""
         path = folder / FILE_NAME
-        if path.exists():
-            raise OutputError(f"{path} exists: choose another --out; records are never overwritten.")
-        partial = folder / f".{FILE_NAME}.partial"
-        with partial.open("w") as out:
-            out.write(self.to_json())
-            out.flush()
-            os.fsync(out.fileno())
-        partial.rename(path)
+        try:
+            write_whole(path, self.to_json(), overwrite=False)
+        except FileExistsError:
+            raise OutputError(f"{path} exists: choose another --out; records are never overwritten.") from None
         return path
 
     @classmethod

@@ -22,7 +22,7 @@ ROOT = Path(paceline.__file__).parent
 
 # From the bottom up: a part may import what lies below it, and nothing beside or above it.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "numbers"}),
+    frozenset({"errors", "files", "numbers"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
     frozenset({"timing", "network", "netns"}),
@@ -82,7 +82,7 @@ WITHOUT_TORCH = (
         "measure.*",
         "devices.*",
     ),
-    *("numbers", "network", "netns", "testbed.*"),
+    *("files", "numbers", "network", "netns", "testbed.*"),
     *("breakdown.*", "explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),

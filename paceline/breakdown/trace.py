@@ -1,9 +1,7 @@
 """A run's steps as a Chrome trace, for Perfetto: a process per worker, its phases and its buckets on lanes."""
 
-import contextlib
 import heapq
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DataError, OutputError, SpecError
+from paceline.files import write_whole
 from paceline.measure.runs import StoredRun
 from paceline.measure.stats import Series
 from paceline.record import SIDECAR_NAME
@@ -44,16 +43,11 @@ def write_trace(run: StoredRun, file: Path, steps: range | None = None) -> int:
         raise DataError(f"{run.folder} has no readable {SIDECAR_NAME}, which a trace is made of: nothing was written.")
     chosen = choose_steps(run, run.series, steps)
     text = json.dumps(trace(run, run.series, chosen), allow_nan=False, separators=(",", ":"))
-    if file.exists():
-        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.")
-    partial = file.with_name(f".{file.name}.partial")
     try:
-        with partial.open("w") as out:
-            out.write(text)
-        os.replace(partial, file)
+        write_whole(file, text, overwrite=False)
+    except FileExistsError:
+        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.") from None
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise OutputError(f"--trace {file} cannot be written ({error.strerror}): choose another file.") from error
     return len(chosen)
 

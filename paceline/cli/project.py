@@ -287,12 +287,13 @@ def _shown(points: "Sequence[Point]") -> "Iterator[Point]":
 
 
 def _draw(answer: "Answer", file: Path) -> None:
+    from paceline.files import write_whole
     from paceline.report.pictures import png, svg
     from paceline.report.projection import chart
 
     drawn = svg(chart(answer))
     try:
-        file.write_bytes(png(drawn) if file.suffix.lower() == ".png" else drawn.encode())
+        write_whole(file, png(drawn) if file.suffix.lower() == ".png" else drawn)
     except OSError as error:
         raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
 

@@ -122,6 +122,7 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     """How well hidden rows are projected, of all tables at hand."""
     if tables:
         raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
+    from paceline.files import write_whole
     from paceline.project import check as projection
     from paceline.project.heldout import cases
 
@@ -134,7 +135,7 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
         print(text)
         return
     try:
-        page.write_text(text)
+        write_whole(page, text)
     except OSError as error:
         raise OutputError(f"--page {page} cannot be written ({error.strerror}): choose another file.") from error
     print(page)
