@@ -11,7 +11,7 @@ from paceline.breakdown.setting import Setting
 from paceline.explain.cause import Cause
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.measure.runs import StoredRun
-from paceline.numbers import count, ms, percent
+from paceline.numbers import count, ms, percent, significant
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
 
@@ -95,7 +95,7 @@ def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
         sent, rate = measured
         yield (
             f"Each way a node's link has {human_bytes(sent)} to carry, headers included: {ms(8 * sent / rate)} at the "
-            f"{rate / 1e6:,.4g} Mbit/s that were measured before the run."
+            f"{significant(rate / 1e6)} Mbit/s that were measured before the run."
         )
     if setting.server_percent is not None:
         yield f"Servers use {setting.server_percent:.0f} % of their cores."

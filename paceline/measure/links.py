@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.network import OFF_RATE
+from paceline.numbers import significant
 from paceline.units import human_seconds
 
 Link = Mapping[str, Any]
@@ -26,7 +27,7 @@ def slowest(links: Sequence[Link]) -> float:
 def in_words(links: Sequence[Link]) -> str:
     """What the slowest and the fastest way carried, and the longest latency."""
     carried = [rate for link in links for rate in rates(link)]
-    measured = " to ".join(dict.fromkeys(f"{rate / 1e6:,.4g}" for rate in (min(carried), max(carried))))
+    measured = " to ".join(dict.fromkeys(significant(rate / 1e6) for rate in (min(carried), max(carried))))
     return f"{measured} Mbit/s, latency up to {human_seconds(max(link['latency_seconds'] for link in links))}"
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 
 from paceline.explain.verdict import explain
 from paceline.measure.scaling import difference
-from paceline.numbers import count
+from paceline.numbers import count, rate
+from paceline.numbers import number as digits
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Section
 from paceline.report.shown import fastest
 from paceline.report.tables import Cell, Table, interval, number, word
 from paceline.studies.columns import NOTHING, Column, column
-from paceline.studies.columns import number as digits
-from paceline.studies.table import figure, rate
+from paceline.studies.table import figure
 
 _NAMED = 3
 _LEARNED = ("val_loss", "loss")
@@ -29,7 +29,8 @@ def about(results: Results) -> str:
     first = results.rows[0].record
     workloads = " and ".join(results.panels[:_NAMED]) + (" and others" if len(results.panels) > _NAMED else "")
     place = first.environment
-    where = f"{place.get('processor', 'a machine')}, {place.get('cores', 'some')} cores"
+    cores = count(place["cores"], "core") if "cores" in place else "some cores"
+    where = f"{place.get('processor', 'a machine')}, {cores}"
     return f"{workloads} · {conditions(results.rows)} · {where}"
 
 

@@ -9,6 +9,8 @@ import altair as alt
 import numpy as np
 
 from paceline.measure.stats import Series
+from paceline.numbers import number as digits
+from paceline.numbers import significant
 from paceline.report import charts
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions
@@ -16,7 +18,6 @@ from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import Cell, Table, number, word
 from paceline.studies.columns import COLUMNS, NOTHING
-from paceline.studies.columns import number as digits
 
 _POINTS = 16_000
 """Of all curves together: what a page scrolls through easily."""
@@ -112,7 +113,7 @@ def _compared(results: Results, curves: Sequence[Curve]) -> Iterator[str]:
     for axis, unit in (("samples", "samples"), ("seconds", "s of training")):
         until = min(getattr(c, axis)[-1] for c in (ours, theirs))
         values = [digits(round(float(np.interp(until, getattr(c, axis), c.loss)), 6)) for c in (ours, theirs)]
-        told.append(f"after {until:,.4g} {unit} {values[0]} and {values[1]}")
+        told.append(f"after {significant(until)} {unit} {values[0]} and {values[1]}")
     yield f"Training loss of {best.label} and of {alone.label}: {'; '.join(told)}."
 
 

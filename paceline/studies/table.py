@@ -10,8 +10,9 @@ from typing import Any
 
 from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
+from paceline.numbers import number, rate
 from paceline.record import Record
-from paceline.studies.columns import COLUMNS, NOTHING, Value, column, number
+from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
 from paceline.studies.epochs import epochs_of, over_repeats
 from paceline.studies.grid import Cell, Grid, differing
@@ -146,7 +147,8 @@ def _settings(grid: Grid, rows: Sequence[Row]) -> Iterator[Entry]:
     for name, values in (("batch", _batches(rows)), ("lr", _rates(rows))):
         if len({value for value in values if value is not None}) > 1:
             heading = "batch per worker" if name == "batch" else name
-            yield Entry(name, heading, values, [NOTHING if v is None else f"{v:g}" for v in values])
+            texts = [NOTHING if v is None else str(v) if isinstance(v, int) else f"{v:g}" for v in values]
+            yield Entry(name, heading, values, texts)
 
 
 def _batches(rows: Sequence[Row]) -> list[int | None]:
@@ -221,11 +223,6 @@ def figure(value: Figure | None, written: Callable[[float], str]) -> str:
     return f"{written(value.value)} ({written(value.low)}–{written(value.high)})"
 
 
-def rate(value: float) -> str:
-    """Four digits, and all of those before the point."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
 def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
     """What is the same in all rows: the workload, weak or strong, batch, rate, and how it was timed."""
     parts = [f"{study.name}: {study.scaling} scaling"]
@@ -239,8 +236,8 @@ def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
         batch = next((b for b in _batches(rows) if b is not None), None)
         parts.append(f"batch {batch} per worker" if batch is not None else "the workload's own batch per worker")
     if "lr" not in shown:
-        rate = next((lr for lr in _rates(rows) if lr is not None), None)
-        parts.append(f"lr {rate:g}" if rate is not None else "the workload's own lr")
+        lr = next((lr for lr in _rates(rows) if lr is not None), None)
+        parts.append(f"lr {lr:g}" if lr is not None else "the workload's own lr")
     rules = dict.fromkeys(str(row.cell.setting("lr_rule") or "none") for row in rows if not row.cell.added)
     parts.append(f"lr rule {' and '.join(rules)}")
     if study.equal is not None:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from paceline.measure.scaling import ScalingRow
+from paceline.numbers import number as digits
+from paceline.numbers import rate
 from paceline.record import Record
 from paceline.report.tables import Cell, interval, number, word
 from paceline.studies.columns import COLUMNS, NOTHING, Column
-from paceline.studies.columns import number as digits
-from paceline.studies.table import rate
 
 Field = Callable[[ScalingRow], Cell]
 """One cell of a row; what was not measured has no value."""

@@ -9,6 +9,7 @@ from typing import Any
 from paceline import references
 from paceline.grammar import choose, parse
 from paceline.measure.scaling import ScalingRow
+from paceline.numbers import count, rate
 from paceline.references.base import Column, Reference
 from paceline.report.published.fields import (
     FIELDS,
@@ -26,7 +27,6 @@ from paceline.report.published.fields import (
 from paceline.report.section import Section
 from paceline.report.tables import Cell, Table, number, word
 from paceline.studies.columns import NOTHING
-from paceline.studies.table import rate
 
 _ONE_TABLE = ("workload", "strategy", "feed", "precision", "accumulate", "mps")
 _NOUNS = re.compile("imgs|images?|words|frames")
@@ -142,8 +142,7 @@ def _about_devices(rows: Sequence[ScalingRow]) -> list[str]:
     first = rows[0].records[0]
     if first.environment["device_kind"] != "cpu":
         return []
-    cores = first.spec["cores_per_device"]
-    return [f"A GPU stands for a device: here {cores} {'core' if cores == 1 else 'cores'}."]
+    return [f"A GPU stands for a device: here {count(first.spec['cores_per_device'], 'core')}."]
 
 
 def _about_counts(rows: Sequence[ScalingRow]) -> list[str]:
