@@ -93,6 +93,10 @@ CONSTRUCTOR_ARGUMENTS = 8
 # The training loop is to be read on one page, and the parameters of a verb are its flags.
 LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train", "cli/study.py:study"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
+# Class names that are still used twice, each in a part that is being renovated; the set is to be emptied.
+TWICE = frozenset(
+    {"Entry", "Group", "Host", "Link", "Message", "Network", "Part", "Setting", "Summary", "_Asked"}
+)
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,18 @@ def test_a_file_says_what_it_is_in_its_name_and_its_first_line(name: str) -> Non
     assert first, "a module begins with a docstring"
     assert first[0].isupper() or first[0] == "`"
     assert first.endswith("."), "its first line is a whole sentence"
+
+
+def test_a_class_name_is_used_once_in_the_package() -> None:
+    files: dict[str, list[str]] = {}
+    for module in modules().values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(module.file)
+    assert "Record" in files
+    twice = {name: where for name, where in files.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in TWICE} == {}
+    assert twice.keys() >= TWICE, "a name that is used once needs no exception any more"
 
 
 def test_exceptions_from_the_ceilings_are_of_functions_that_exist() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from paceline.breakdown.arrivals import Lateness, slow_workers, uneven_worker
+from paceline.breakdown.arrivals import LateWorker, slow_workers, uneven_worker
 from paceline.breakdown.gap import Gap, gap
 from paceline.breakdown.setting import Setting, Worker
 from paceline.measure.runs import StoredRun
@@ -52,12 +52,12 @@ class Comparison:
         return gap.seconds < _NO_GAP * gap.step_seconds
 
     @cached_property
-    def slow(self) -> tuple[Lateness, ...]:
+    def slow(self) -> tuple[LateWorker, ...]:
         """Workers that come late to the exchange again and again, the latest first."""
         return slow_workers(self.setting)
 
     @cached_property
-    def uneven(self) -> Lateness | None:
+    def uneven(self) -> LateWorker | None:
         """Without a barrier: the worker whose steps are longer than the others', who do not wait for it."""
         return uneven_worker(self.setting)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from paceline.references.base import Reference
     from paceline.references.findings import Finding
-    from paceline.references.layout import Table
+    from paceline.references.layout import PublishedTable
 
 app = typer.Typer(
     help="Published tables to compare with, and the audit of any table.", no_args_is_help=True, rich_markup_mode="rich"
@@ -202,7 +202,7 @@ def _facts(reference: "Reference") -> dict[str, str]:
     }
 
 
-def _print_table(table: "Table", console: "Console") -> None:
+def _print_table(table: "PublishedTable", console: "Console") -> None:
     """Nothing is cut where the output is a file."""
     from rich import box
     from rich.measure import Measurement

@@ -15,7 +15,7 @@ from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
 from paceline.report.shown import shown_first
-from paceline.report.tables import Table, number, word
+from paceline.report.tables import PageTable, number, word
 
 _MOST_SETTINGS = 6
 _MOST_WORKERS = 12
@@ -124,7 +124,7 @@ def _chart(results: Results, strips: Sequence[Mapping[str, Any]]) -> alt.LayerCh
     )
 
 
-def _table(waiting: Sequence[tuple[Result, Comparison]]) -> Table:
+def _table(waiting: Sequence[tuple[Result, Comparison]]) -> PageTable:
     """A row per setting, with its latest worker."""
     rows = []
     for result, case in waiting:
@@ -145,7 +145,7 @@ def _table(waiting: Sequence[tuple[Result, Comparison]]) -> Table:
     )
     title = f"Who comes last, and what it costs the others · {conditions([row for row, _ in waiting])}"
     lines = tuple(row.line for row, _ in waiting)
-    return Table(name="arrivals", title=title, headings=headings, rows=tuple(rows), lines=lines)
+    return PageTable(name="arrivals", title=title, headings=headings, rows=tuple(rows), lines=lines)
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

@@ -10,7 +10,7 @@ from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Section
 from paceline.report.shown import fastest
-from paceline.report.tables import Cell, Table, interval, number, word
+from paceline.report.tables import PageTable, TableCell, interval, number, word
 from paceline.studies.columns import NOTHING, Column, column
 from paceline.studies.table import figure
 
@@ -79,7 +79,7 @@ def _title(results: Results) -> str:
     return f"{count(len(results.rows), 'setting')}, {count(runs, 'run')}"
 
 
-def table(results: Results) -> Table:
+def table(results: Results) -> PageTable:
     """A row per setting; batch, learning rate, and weak or strong are columns, or the same in all and in the title."""
     units = dict.fromkeys(row.unit for row in results.rows)
     told = {dimension.heading for dimension in results.dimensions}
@@ -107,7 +107,7 @@ def table(results: Results) -> Table:
     )
     title = f"{results.title}: {conditions(results.rows)}"
     lines = tuple(row.line for row in results.rows)
-    return Table(name="settings", title=title, headings=headings, rows=rows, lines=lines)
+    return PageTable(name="settings", title=title, headings=headings, rows=rows, lines=lines)
 
 
 _CONDITIONS = (
@@ -119,9 +119,9 @@ _CONDITIONS = (
 """What stands beside the numbers."""
 
 
-def _rate(row: Result, *, several: bool) -> Cell:
+def _rate(row: Result, *, several: bool) -> TableCell:
     cell = interval(row.scaling.throughput, rate)
-    return Cell(f"{cell.text} {row.unit}", cell.value, cell.low, cell.high) if several else cell
+    return TableCell(f"{cell.text} {row.unit}", cell.value, cell.low, cell.high) if several else cell
 
 
 def _extra(rows: Sequence[Result]) -> Iterator[Column]:
@@ -132,6 +132,6 @@ def _extra(rows: Sequence[Result]) -> Iterator[Column]:
         yield column(name)
 
 
-def _cell(shown: Column, row: Result) -> Cell:
+def _cell(shown: Column, row: Result) -> TableCell:
     value = measured(shown, row)
-    return Cell(shown.written(value), value)
+    return TableCell(shown.written(value), value)

@@ -14,7 +14,7 @@ from paceline.measure.runs import StoredRun, find, of_one_machine, scaling_of
 from paceline.measure.scaling import Scaling, ScalingRow
 from paceline.numbers import count
 from paceline.record import PHASES, SIDECAR_NAME, STUDY_NAME, Record
-from paceline.report.lines import Dimension, Place, dimensions_of
+from paceline.report.lines import Dimension, PlacedRecord, dimensions_of
 from paceline.studies.columns import Column, Value
 
 _OF_A_WORKER = (
@@ -157,14 +157,15 @@ def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
         settings.extend(_settings(source, here))
     divided = {s.source.name for s in settings if (s.source.scaling or s.scaling.scaling) == "strong"}
     places = [
-        Place(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0])) for s in settings
+        PlacedRecord(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0]))
+        for s in settings
     ]
     dimensions = dimensions_of(places)
     rows = tuple(_result(s, place, dimensions) for s, place in zip(settings, places, strict=True))
     return Results(tuple(source for source, _ in found), rows, dimensions, tuple(notes))
 
 
-def _result(setting: _Setting, place: Place, dimensions: Sequence[Dimension]) -> Result:
+def _result(setting: _Setting, place: PlacedRecord, dimensions: Sequence[Dimension]) -> Result:
     values = {dimension.name: dimension.text(place) for dimension in dimensions}
     settings = {dimension.name: dimension.value(place) for dimension in dimensions}
     line = " · ".join(values.values())

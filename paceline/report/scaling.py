@@ -11,7 +11,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, interval
+from paceline.report.tables import TableCell, interval
 from paceline.studies.table import figure
 
 _ROOM = 1.12
@@ -38,12 +38,12 @@ _HOVER = {
 }
 
 
-def times(value: Figure | None) -> Cell:
+def times(value: Figure | None) -> TableCell:
     """`1.94× (1.90–1.98)`."""
     return interval(value, "{:.2f}".format, "×")
 
 
-def share(value: Figure | None) -> Cell:
+def share(value: Figure | None) -> TableCell:
     """`97 % (95–99)`."""
     return interval(value, lambda part: f"{part * 100:.0f}", " %")
 

@@ -14,7 +14,7 @@ from paceline.workers.timing.clock import Clock
 _PROGRESS_EVERY_SECONDS = 0.25
 
 
-class Link:
+class ParentLink:
     """Messages are JSON, never pickled. A thread listens, so that a busy or hanging worker still answers."""
 
     def __init__(self, connection: "Connection[bytes, bytes]", scratch: Path) -> None:

@@ -10,7 +10,7 @@ from paceline import references
 from paceline.grammar import choose, parse
 from paceline.measure.scaling import ScalingRow
 from paceline.numbers import count, rate
-from paceline.references.base import Column, Reference
+from paceline.references.base import PublishedColumn, Reference
 from paceline.report.published.fields import (
     FIELDS,
     Field,
@@ -25,12 +25,12 @@ from paceline.report.published.fields import (
     throughput,
 )
 from paceline.report.section import Section
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import NOTHING
 
 _ONE_TABLE = ("workload", "strategy", "feed", "precision", "accumulate", "mps")
 _NOUNS = re.compile("imgs|images?|words|frames")
-_UNKNOWN = Cell(NOTHING)
+_UNKNOWN = TableCell(NOTHING)
 
 
 def named(style: str) -> str:
@@ -38,7 +38,7 @@ def named(style: str) -> str:
     return choose(style, _STYLES, "table style")
 
 
-def tables(style: str, rows: Sequence[ScalingRow]) -> tuple[Table, ...]:
+def tables(style: str, rows: Sequence[ScalingRow]) -> tuple[PageTable, ...]:
     """The rows in a style; what is to be noted is said once."""
     made = _STYLES[named(style)](rows)
     said: set[str] = set()
@@ -69,16 +69,16 @@ class Listed:
     seconds: Field
     """What this report calls time."""
 
-    def __call__(self, rows: Sequence[ScalingRow]) -> list[Table]:
+    def __call__(self, rows: Sequence[ScalingRow]) -> list[PageTable]:
         """The tables."""
         reference = references.load(self.name)
         return [self._table(group, reference) for group in _grouped(rows, _ONE_TABLE)]
 
-    def _table(self, rows: Sequence[ScalingRow], reference: Reference) -> Table:
+    def _table(self, rows: Sequence[ScalingRow], reference: Reference) -> PageTable:
         columns = reference.columns
         shown = {column.field for column in columns}
         fields = {**FIELDS, "seconds": self.seconds}
-        return Table(
+        return PageTable(
             name=self.name,
             title=_title(rows, ("workload", "strategy", "feed")),
             headings=tuple(_heading(column, rows) for column in columns),
@@ -91,7 +91,7 @@ class Listed:
         )
 
 
-def _heading(column: Column, rows: Sequence[ScalingRow]) -> str:
+def _heading(column: PublishedColumn, rows: Sequence[ScalingRow]) -> str:
     """As in the original, except that it names what our workload counts."""
     noun = rows[0].records[0].workload["unit"]
     theirs = _NOUNS.search(column.heading)
@@ -163,13 +163,13 @@ def _about_speedups(rows: Sequence[ScalingRow], shown: set[str], reference: Refe
 _PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
 
 
-def _by_feed(rows: Sequence[ScalingRow]) -> list[Table]:
+def _by_feed(rows: Sequence[ScalingRow]) -> list[PageTable]:
     """A line per count of workers, feeds across: those that make images in three places in one column."""
     shared = [name for name in _ONE_TABLE if name != "feed"]
     return [_feeds_across(group) for group in _grouped(rows, shared)]
 
 
-def _feeds_across(rows: Sequence[ScalingRow]) -> Table:
+def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
     lines: dict[tuple[int, int], dict[str, ScalingRow]] = {}
     for row in rows:
         lines.setdefault(_place(row), {})[_made_at(row)] = row
@@ -188,7 +188,7 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> Table:
         "GPU, CPU, Python: batches are made on the device, on the host, or in Python by other processes; no intervals."
     )
     theirs = "The original's column of another program, tensorflow/benchmarks, is not measured here."
-    return Table(
+    return PageTable(
         name="",
         title=f"{rows[0].records[0].throughput['unit']}: {_title(rows, ('workload', 'strategy'))}",
         headings=(
@@ -211,7 +211,7 @@ def _rate(row: ScalingRow | None) -> str:
     return NOTHING if row is None else rate(row.throughput.value)
 
 
-def _by_workload(rows: Sequence[ScalingRow]) -> list[Table]:
+def _by_workload(rows: Sequence[ScalingRow]) -> list[PageTable]:
     """The machines, their versions, one worker alone on each, and workloads against counts of workers."""
     shared = [name for name in _ONE_TABLE if name != "workload"]
     groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
@@ -225,12 +225,12 @@ def _many(row: ScalingRow) -> bool:
     return bool(row.records[0].spec["workers"] > 1)
 
 
-def _testbed(rows: Sequence[ScalingRow]) -> Table:
+def _testbed(rows: Sequence[ScalingRow]) -> PageTable:
     machines = {machine_of(row.records[0]): row.records[0] for row in rows}
     networks = networks_of(row.records[0] for row in rows)
     bandwidth = word(", ".join(networks)) if networks else _UNKNOWN
     kinds = [str(record.environment.get("processor") or NOTHING) for record in machines.values()]
-    return Table(
+    return PageTable(
         name="",
         title="TestBed",
         headings=("Name", "GPU", "Bandwidth"),
@@ -245,7 +245,7 @@ def _about_links(networks: Sequence[str]) -> Sequence[str]:
     return ("Nodes are hosts of a testbed on the machine; the records say what their links were measured at.",)
 
 
-def _versions(rows: Sequence[ScalingRow]) -> Table:
+def _versions(rows: Sequence[ScalingRow]) -> PageTable:
     machines = {machine_of(row.records[0]): row.records[0].environment["versions"] for row in rows}
     programs = tuple(dict.fromkeys(name for versions in machines.values() for name in versions))
     lines = [
@@ -255,10 +255,10 @@ def _versions(rows: Sequence[ScalingRow]) -> Table:
         )
         for machine, v in machines.items()
     ]
-    return Table(name="", title="Versions", headings=("", *programs), rows=tuple(lines))
+    return PageTable(name="", title="Versions", headings=("", *programs), rows=tuple(lines))
 
 
-def _baselines(rows: Sequence[ScalingRow]) -> list[Table]:
+def _baselines(rows: Sequence[ScalingRow]) -> list[PageTable]:
     """What speed-ups are against: machines down, workloads across."""
     alone: dict[str, dict[str, ScalingRow]] = {}
     for row in rows:
@@ -271,7 +271,7 @@ def _baselines(rows: Sequence[ScalingRow]) -> list[Table]:
         (word(m), *(throughput(found[h]) if h in found else _UNKNOWN for h in headings)) for m, found in alone.items()
     ]
     title = "Baseline: one worker alone on one device"
-    return [Table(name="", title=title, headings=("", *headings), rows=tuple(lines))]
+    return [PageTable(name="", title=title, headings=("", *headings), rows=tuple(lines))]
 
 
 def _baseline_heading(row: ScalingRow) -> str:
@@ -280,7 +280,7 @@ def _baseline_heading(row: ScalingRow) -> str:
     return f"{spec['workload']}, {spec['feed']}, batch {spec['batch']} ({record.throughput['unit']})"
 
 
-def _counts_across(rows: Sequence[ScalingRow]) -> Table:
+def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
     lines = _grouped(rows, _ONE_TABLE)
     places = sorted({_place(row) for row in rows if _many(row)})
     headings, cells = [""], [[word(_line_name(group))] for group in lines]
@@ -291,7 +291,7 @@ def _counts_across(rows: Sequence[ScalingRow]) -> Table:
         for line, row in zip(cells, found, strict=True):
             line += [_UNKNOWN, _UNKNOWN] if row is None else [throughput(row), speedup(row, "x")]
     first = rows[0].records[0].spec
-    return Table(
+    return PageTable(
         name="",
         title=f"{first['strategy']} · {first['feed']}, {_learning_rates(rows)}",
         headings=tuple(headings),
@@ -314,7 +314,7 @@ def _count(row: ScalingRow) -> str:
     return f"{spec['workers']} workers{shared}"
 
 
-_STYLES: Mapping[str, Callable[[Sequence[ScalingRow]], list[Table]]] = {
+_STYLES: Mapping[str, Callable[[Sequence[ScalingRow]], list[PageTable]]] = {
     "seed-000": Listed("seed-000", seconds(in_minutes_and_seconds)),
     "seed-001": Listed("seed-001", seconds(in_minutes)),
     "seed-002": Listed("seed-002", seconds_of_steps(20)),
