@@ -94,9 +94,7 @@ CONSTRUCTOR_ARGUMENTS = 8
 LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train", "cli/study.py:study"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Class names that are still used twice, each in a part that is being renovated; the set is to be emptied.
-TWICE = frozenset(
-    {"Entry", "Group", "Host", "Link", "Message", "Network", "Part", "Setting", "Summary", "_Asked"}
-)
+TWICE = frozenset({"Entry", "Group", "Host", "Link", "Message", "Network", "Part", "Setting", "Summary", "_Asked"})
 
 
 @dataclass(frozen=True)
