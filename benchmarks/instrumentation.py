@@ -14,8 +14,8 @@ from turns import Contest, Turn, measure, product_turn
 from paceline.engines.plan import plan
 from paceline.spec import RunSpec
 from paceline.workers.assemble import Parts
-from paceline.workers.clock import Clock
-from paceline.workers.marks import Phase
+from paceline.workers.timing.clock import Clock
+from paceline.workers.timing.marks import Phase
 
 CASES = ("1xvae@1", "1xvae:channels=1,hidden=4@1", "2xvae:channels=1,hidden=4@1")
 TURN_STEPS = 50

@@ -8,13 +8,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from paceline.explain.runs import find
+from paceline.measure.runs import find
 from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.numbers import rate
 from paceline.project.answer import Runs
 from paceline.project.curve import Point
 from paceline.project.whatif import Question, curve
 from paceline.record import Record
-from paceline.studies.table import figure, rate
+from paceline.studies.table import figure
 
 _KIND = ("workload", "device", "slow_motion")
 

@@ -20,10 +20,10 @@ from paceline.engines.local import PRELOADED
 from paceline.engines.plan import Plan
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
-from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.loop import Course, train
 from paceline.workers.schedule import Schedule
+from paceline.workers.timing.clock import Clock
 
 LEAST_PAIRS = 30
 FEW_STEPS = 5

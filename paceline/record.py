@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from paceline.errors import DataError, OutputError, SpecError
+from paceline.files import write_whole
 from paceline.migrations import SCHEMA_VERSION, migrated_record
 from paceline.spec import RunSpec
 
@@ -411,14 +411,10 @@ class Record:
     def save(self, folder: Path) -> Path:
         """Write into `folder`, whole or not at all; an existing record is never overwritten."""
         path = folder / FILE_NAME
-        if path.exists():
-            raise OutputError(f"{path} exists: choose another --out; records are never overwritten.")
-        partial = folder / f".{FILE_NAME}.partial"
-        with partial.open("w") as out:
-            out.write(self.to_json())
-            out.flush()
-            os.fsync(out.fileno())
-        partial.rename(path)
+        try:
+            write_whole(path, self.to_json(), overwrite=False)
+        except FileExistsError:
+            raise OutputError(f"{path} exists: choose another --out; records are never overwritten.") from None
         return path
 
     @classmethod

@@ -4,6 +4,7 @@ import math
 import re
 
 from paceline.errors import SpecError
+from paceline.numbers import significant
 
 _BYTES = {
     "B": 1,
@@ -67,7 +68,7 @@ def human_bytes(count: float) -> str:
     """`25400000` → `"25.4 MB"`, for reading."""
     for unit in ("GB", "MB", "KB"):
         if count >= _BYTES[unit]:
-            return f"{count / _BYTES[unit]:.4g} {unit}"
+            return f"{significant(count / _BYTES[unit])} {unit}"
     return f"{count:.0f} B"
 
 

@@ -22,7 +22,7 @@ ROOT = Path(paceline.__file__).parent
 
 # From the bottom up: a part may import what lies below it, and nothing beside or above it.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
+    frozenset({"errors", "files", "numbers"}),
     frozenset({"units"}),
     frozenset({"grammar"}),
     frozenset({"timing", "network", "netns", "settings", "migrations"}),
@@ -30,6 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"record"}),
     frozenset({"traffic", "schema"}),
     frozenset({"workloads", "devices", "measure"}),
+    frozenset({"breakdown"}),
     frozenset({"feeds", "strategies", "explain", "references"}),
     frozenset({"workers", "script", "testbed"}),
     frozenset({"engines"}),
@@ -46,15 +47,18 @@ HIDDEN: dict[str, frozenset[str]] = {
     "workloads": frozenset({"spec", "record", "traffic"}),
     "devices": frozenset({"recipe", "spec", "record", "traffic"}),
     "measure": frozenset({"traffic"}),
-    "feeds": frozenset({"spec", "record", "traffic", "devices", "measure"}),
-    "strategies": frozenset({"spec", "record", "workloads", "devices", "measure"}),
-    "script": frozenset({"spec", "record", "workloads", "devices", "measure", "feeds"}),
+    "breakdown": frozenset({"recipe", "workloads", "devices"}),
+    "feeds": frozenset({"spec", "record", "traffic", "devices", "measure", "breakdown"}),
+    "strategies": frozenset({"spec", "record", "workloads", "devices", "measure", "breakdown"}),
+    "script": frozenset({"spec", "record", "workloads", "devices", "measure", "breakdown", "feeds"}),
+    "workers": frozenset({"breakdown"}),
+    "engines": frozenset({"breakdown"}),
     "testbed": frozenset(
-        {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "feeds", "strategies"}
+        {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "breakdown", "feeds", "strategies"}
     ),
     "explain": frozenset({"recipe", "workloads", "devices"}),
-    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices"}),
-    "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "explain"}),
+    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices", "breakdown"}),
+    "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "breakdown", "explain"}),
     "project": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
     "report": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
 }
@@ -81,8 +85,8 @@ WITHOUT_TORCH = (
         "measure.*",
         "devices.*",
     ),
-    *("network", "netns", "testbed.*"),
-    *("explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
+    *("files", "numbers", "network", "netns", "testbed.*"),
+    *("breakdown.*", "explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )
@@ -92,6 +96,8 @@ CONSTRUCTOR_ARGUMENTS = 8
 # The training loop is to be read on one page, and the parameters of a verb are its flags.
 LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train", "cli/study.py:study"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
+# Class names that are still used twice, each in a part that is being renovated; the set is to be emptied.
+TWICE = frozenset({"Entry", "Group", "Host", "Link", "Message", "Network", "Part", "Setting", "Summary", "_Asked"})
 
 
 @dataclass(frozen=True)
@@ -297,6 +303,18 @@ def test_a_file_says_what_it_is_in_its_name_and_its_first_line(name: str) -> Non
     assert first, "a module begins with a docstring"
     assert first[0].isupper() or first[0] == "`"
     assert first.endswith("."), "its first line is a whole sentence"
+
+
+def test_a_class_name_is_used_once_in_the_package() -> None:
+    files: dict[str, list[str]] = {}
+    for module in modules().values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(module.file)
+    assert "Record" in files
+    twice = {name: where for name, where in files.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in TWICE} == {}
+    assert twice.keys() >= TWICE, "a name that is used once needs no exception any more"
 
 
 def test_exceptions_from_the_ceilings_are_of_functions_that_exist() -> None:

@@ -35,11 +35,11 @@ def explain(
     # Imported here, so that --help answers at once.
     from rich.console import Console
 
+    from paceline.breakdown.trace import parse_steps, write_trace
     from paceline.explain.data import as_data
-    from paceline.explain.runs import find
     from paceline.explain.tables import print_account
-    from paceline.explain.timeline import parse_steps, write_trace
     from paceline.explain.verdict import account
+    from paceline.measure.runs import find
 
     chosen = parse_steps(steps) if steps is not None else None
     if chosen is not None and trace is None:

@@ -12,6 +12,7 @@ from paceline.errors import OutputError
 from paceline.measure.emulation import host_was_limit
 from paceline.measure.links import in_words
 from paceline.measure.stats import Figure
+from paceline.numbers import count, rate, significant
 from paceline.record import FILE_NAME, Record
 from paceline.units import human_bytes, human_seconds
 
@@ -45,10 +46,10 @@ def interval(throughput: Mapping[str, Any]) -> str:
     """`512 (505–520)`: the median and its 95 % interval, or a word that there is none worth showing."""
     figure = Figure.of(throughput)
     if figure.low is None or figure.high is None:
-        return f"{figure.value:,.4g} (no interval)"
+        return f"{rate(figure.value)} (no interval)"
     if figure.vague:
-        return f"{figure.value:,.4g} (uncertain: the interval reaches beyond half or twice of it)"
-    return f"{figure.value:,.4g} ({figure.low:,.4g}–{figure.high:,.4g})"
+        return f"{rate(figure.value)} (uncertain: the interval reaches beyond half or twice of it)"
+    return f"{rate(figure.value)} ({rate(figure.low)}–{rate(figure.high)})"
 
 
 def print_summary(record: Record, folder: Path) -> None:
@@ -56,15 +57,15 @@ def print_summary(record: Record, folder: Path) -> None:
     console = Console(highlight=False)
     spec, learning = record.spec, record.learning
     console.print(
-        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {_count(spec['workers'], 'worker')} on "
-        f"{_count(record.devices, 'device')} · batch {spec['batch']} per worker, {learning['global_batch']} in all"
+        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {count(spec['workers'], 'worker')} on "
+        f"{count(record.devices, 'device')} · batch {spec['batch']} per worker, {learning['global_batch']} in all"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     limit = host_was_limit([record])
     marked = " (host-limited)" if limit else ""
     facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}{marked}")
     way = ", counted beforehand" if spec["timing"] != "detected" else ""
-    facts.add_row("timed", f"{_count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
+    facts.add_row("timed", f"{count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
     facts.add_row("busy", _busy(record))
     if record.emulation is None:
@@ -90,11 +91,7 @@ def print_summary(record: Record, folder: Path) -> None:
 
 def number(value: float | None) -> str:
     """Five digits, or a word where a figure was not finite."""
-    return f"{value:.5g}" if value is not None else "not finite"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return significant(value, 5) if value is not None else "not finite"
 
 
 def _phases(record: Record) -> str:
@@ -124,7 +121,7 @@ def _emulated(emulation: Mapping[str, Any]) -> str:
 
 def _loss(record: Record) -> str:
     losses = [loss for loss in record.learning["loss"] if loss is not None]
-    text = f"{losses[0]:.4g} → {losses[-1]:.4g}"
+    text = f"{significant(losses[0])} → {significant(losses[-1])}"
     if record.learning["validation"]:
         last = record.learning["validation"][-1]
         metrics = "".join(f", {name} {number(value)}" for name, value in last["metrics"].items())
@@ -134,7 +131,7 @@ def _loss(record: Record) -> str:
 
 def _learning(record: Record) -> str:
     learning = record.learning
-    updates, samples = _count(learning["updates"], "update"), _count(learning["samples_seen"], "sample")
+    updates, samples = count(learning["updates"], "update"), count(learning["samples_seen"], "sample")
     return (
         f"{updates}, {samples}, lr {learning['lr']:.4g} "
         f"(rule {learning['lr_rule']}), gradients by {learning['reduction']}"

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from paceline.cli.output import number
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
+from paceline.numbers import significant
 from paceline.record import Validation
 from paceline.spec import RunSpec
 
@@ -34,8 +35,8 @@ class _Pace:
     def told(self, step: str, samples: int, loss: float | None) -> str:
         """`step 12 · loss 0.31 · 512 samples/s`, as far as there is a loss and a rate."""
         rate = self.rate(samples)
-        of_loss = "" if loss is None else f" · loss {loss:.4g}"
-        return f"step {step}{of_loss}" + (f" · {rate:,.4g} samples/s" if rate else "")
+        of_loss = "" if loss is None else f" · loss {significant(loss)}"
+        return f"step {step}{of_loss}" + (f" · {significant(rate)} samples/s" if rate else "")
 
 
 class BarDisplay:

@@ -192,7 +192,7 @@ def _points(workers: str | None, at: Path | None, workers_per_node: int | None, 
 def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Record], tuple[str, ...]]":
     """A table, or the records that the paths hold; and what to know about them."""
     from paceline import references
-    from paceline.explain.runs import find, of_one_machine
+    from paceline.measure.runs import find, of_one_machine
     from paceline.references import spreadsheet
 
     tables = [name for name in source if name in references.names() or Path(name).suffix.lower() in _TABLES]
@@ -287,12 +287,13 @@ def _shown(points: "Sequence[Point]") -> "Iterator[Point]":
 
 
 def _draw(answer: "Answer", file: Path) -> None:
+    from paceline.files import write_whole
     from paceline.report.pictures import png, svg
     from paceline.report.projection import chart
 
     drawn = svg(chart(answer))
     try:
-        file.write_bytes(png(drawn) if file.suffix.lower() == ".png" else drawn.encode())
+        write_whole(file, png(drawn) if file.suffix.lower() == ".png" else drawn)
     except OSError as error:
         raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
 

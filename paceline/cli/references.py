@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from paceline.references.base import Reference
     from paceline.references.findings import Finding
-    from paceline.references.layout import Table
+    from paceline.references.layout import PublishedTable
 
 app = typer.Typer(
     help="Published tables to compare with, and the audit of any table.", no_args_is_help=True, rich_markup_mode="rich"
@@ -122,6 +122,7 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     """How well hidden rows are projected, of all tables at hand."""
     if tables:
         raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
+    from paceline.files import write_whole
     from paceline.project import check as projection
     from paceline.project.heldout import cases
 
@@ -134,7 +135,7 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
         print(text)
         return
     try:
-        page.write_text(text)
+        write_whole(page, text)
     except OSError as error:
         raise OutputError(f"--page {page} cannot be written ({error.strerror}): choose another file.") from error
     print(page)
@@ -150,7 +151,7 @@ def _find(what: str) -> "Reference":
     if what in references.names():
         return references.load(what)
     if path.is_dir() or path.suffix == ".json":
-        from paceline.explain.runs import find
+        from paceline.measure.runs import find
 
         found = find([path])
         return records.from_records(what, [run.record for run in found.runs], found.notes)
@@ -201,7 +202,7 @@ def _facts(reference: "Reference") -> dict[str, str]:
     }
 
 
-def _print_table(table: "Table", console: "Console") -> None:
+def _print_table(table: "PublishedTable", console: "Console") -> None:
     """Nothing is cut where the output is a file."""
     from rich import box
     from rich.measure import Measurement

@@ -33,9 +33,9 @@ def report(
       paceline report runs/seed-002 --style seed-002 --against seed-002
     """
     # Imported here, so that --help answers at once.
-    from paceline.report import against as comparison
-    from paceline.report import styles
     from paceline.report.page import sections
+    from paceline.report.published import against as comparison
+    from paceline.report.published import styles
     from paceline.report.results import read
     from paceline.report.write import write
 

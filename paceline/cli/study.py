@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paceline.studies.definition import Study
     from paceline.studies.grid import Grid
     from paceline.studies.store import Contents, Store
-    from paceline.studies.table import Row, Table
+    from paceline.studies.table import StudyRow, StudyTable
 
 _MANY = 1_000
 _REASONS = 10
@@ -261,7 +261,7 @@ def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, 
 
 
 def _as_object(
-    grid: "Grid", rows: "list[Row]", tables: "list[Table]", contents: "Contents", store: "Store"
+    grid: "Grid", rows: "list[StudyRow]", tables: "list[StudyTable]", contents: "Contents", store: "Store"
 ) -> dict[str, Any]:
     from paceline.studies.table import plain
 

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from paceline.errors import RunError
-from paceline.studies.table import Table
+from paceline.studies.table import StudyTable
 
 _GAP = 2
 
@@ -33,7 +33,7 @@ def printing() -> Iterator[None]:
         ) from error
 
 
-def print_table(table: Table, console: Console) -> None:
+def print_table(table: StudyTable, console: Console) -> None:
     """Nothing is cut: a terminal too narrow for the columns gets a block per row, and a file gets the full width."""
     drawn = _draw(table)
     width = Measurement.get(console, console.options.update(max_width=10_000), drawn).maximum
@@ -48,7 +48,7 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(f"note: {note}"), soft_wrap=not console.is_terminal)
 
 
-def _draw(table: Table) -> Grid:
+def _draw(table: StudyTable) -> Grid:
     drawn = Grid(box=box.ROUNDED)
     for heading, numeric in zip(table.headings, table.numeric, strict=True):
         drawn.add_column(Text(heading), justify="right" if numeric else "left", no_wrap=True)
@@ -57,7 +57,7 @@ def _draw(table: Table) -> Grid:
     return drawn
 
 
-def _print_blocks(table: Table, console: Console) -> None:
+def _print_blocks(table: StudyTable, console: Console) -> None:
     indent = max(map(len, table.headings), default=0) + _GAP
     for texts in table.texts:
         console.print()

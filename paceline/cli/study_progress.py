@@ -11,10 +11,11 @@ from rich.text import Text
 from paceline.cli.progress import BarDisplay, LineDisplay
 from paceline.engines.base import Display
 from paceline.measure.ratios import rate_of
+from paceline.numbers import rate
 from paceline.record import Record
 from paceline.studies.grid import Run
 from paceline.studies.schedule import Place
-from paceline.studies.table import figure, rate
+from paceline.studies.table import figure
 from paceline.units import human_seconds
 
 

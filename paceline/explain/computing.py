@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import FOREIGN_PERCENT, Setting, Worker, mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Comparison
+from paceline.breakdown.setting import FOREIGN_PERCENT, Setting, Worker, mean
+from paceline.explain.cause import Cause
+from paceline.numbers import ms, percent
 
 _COMPUTE = ("forward", "backward")
 
@@ -25,7 +26,7 @@ class _Core:
         return max(0.0, self.wall - self.cpu)
 
 
-def slower_compute(case: Case) -> Iterator[Cause]:
+def slower_compute(case: Comparison) -> Iterator[Cause]:
     """With a baseline: forward and backward beyond the ideal, divided by what slowed them."""
     if case.baseline is None:
         yield from _shared_cores_alone(case)
@@ -41,7 +42,7 @@ def slower_compute(case: Case) -> Iterator[Cause]:
     yield from _cores_or_caches(case, excess - in_backward)
 
 
-def _exchange_work(case: Case, excess: float) -> float:
+def _exchange_work(case: Comparison, excess: float) -> float:
     """What backward lost beyond forward's slowdown: only backward shares its core with an exchange under way.
 
     over = backward − f · s_w · baseline's backward, f = forward ÷ (s_w · baseline's forward), at least 1.
@@ -55,7 +56,7 @@ def _exchange_work(case: Case, excess: float) -> float:
     return min(max(0.0, case.phases["backward"] - slowdown * scale * base["backward"]), excess)
 
 
-def _in_backward(case: Case, seconds: float) -> Cause:
+def _in_backward(case: Comparison, seconds: float) -> Cause:
     hidden = case.setting.hidden_seconds
     under_way = [f"An exchange is under way during {ms(hidden)} of a backward."] if hidden else []
     assert case.gap is not None
@@ -71,7 +72,7 @@ def _in_backward(case: Case, seconds: float) -> Cause:
     )
 
 
-def _cores_or_caches(case: Case, seconds: float) -> Iterator[Cause]:
+def _cores_or_caches(case: Comparison, seconds: float) -> Iterator[Cause]:
     """Divide by CPU time: what a step's computing lost without using the core, and what used it for longer."""
     assert case.baseline is not None
     assert case.gap is not None
@@ -129,13 +130,13 @@ def _undivided(seconds: float) -> Cause:
     )
 
 
-def _shared_cores_alone(case: Case) -> Iterator[Cause]:
+def _shared_cores_alone(case: Comparison) -> Iterator[Cause]:
     core = _core(case.setting, case.peers)
     if core is not None:
         yield from _without_core(case, core.lost, core)
 
 
-def _without_core(case: Case, seconds: float, core: _Core) -> Iterator[Cause]:
+def _without_core(case: Comparison, seconds: float, core: _Core) -> Iterator[Cause]:
     """Computing without the core: queued for it, or standing still. Where the system does not count the queue, others
     cannot have had the core for longer than they were busy."""
     outside = max(case.setting.outside_percent.values(), default=100.0)
@@ -156,7 +157,7 @@ def _without_core(case: Case, seconds: float, core: _Core) -> Iterator[Cause]:
         )
 
 
-def _shared_cores(case: Case, seconds: float, core: _Core) -> Cause:
+def _shared_cores(case: Comparison, seconds: float, core: _Core) -> Cause:
     who, remedy = _who_shares(case.setting)
     told, stolen = (
         ", ".join(f"{device} {share:.0f} %" for device, share in shares.items() if share >= 1)

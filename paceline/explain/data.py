@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from paceline.explain.setting import Setting
+from paceline.breakdown.setting import Setting
 from paceline.explain.verdict import Account, Explanation
 from paceline.explain.wall import wall_seconds
 

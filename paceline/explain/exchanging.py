@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline import grammar
-from paceline.explain.case import Case, Cause
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting
-from paceline.explain.words import count, ms, percent
+from paceline.breakdown.comparison import Comparison
+from paceline.breakdown.setting import Setting
+from paceline.explain.cause import Cause
 from paceline.measure.links import PAYLOAD_SHARE, slowest
+from paceline.measure.runs import StoredRun
+from paceline.numbers import count, ms, percent, significant
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
 
@@ -54,7 +55,7 @@ class Links:
         return "latency" if self.latency_part > self.bandwidth_part else "bandwidth"
 
 
-def exposed_exchange(case: Case) -> Iterator[Cause]:
+def exposed_exchange(case: Comparison) -> Iterator[Cause]:
     """Exchange after the last gradient of the last worker was ready."""
     seconds = case.excess("exchange")
     if not case.noticeable(seconds):
@@ -94,7 +95,7 @@ def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
         sent, rate = measured
         yield (
             f"Each way a node's link has {human_bytes(sent)} to carry, headers included: {ms(8 * sent / rate)} at the "
-            f"{rate / 1e6:,.4g} Mbit/s that were measured before the run."
+            f"{significant(rate / 1e6)} Mbit/s that were measured before the run."
         )
     if setting.server_percent is not None:
         yield f"Servers use {setting.server_percent:.0f} % of their cores."
@@ -173,7 +174,7 @@ def _measured_link(setting: Setting) -> tuple[float, float] | None:
     return record.traffic["sent_bytes_per_worker_and_step"] / PAYLOAD_SHARE, slowest(record.network["nodes"])
 
 
-def _services(run: Run) -> list[tuple[float, float]]:
+def _services(run: StoredRun) -> list[tuple[float, float]]:
     """Each bucket's bytes and the seconds its exchange took, without waiting for its turn or for the last worker.
 
     Buckets leave one after the other: one begins when all workers have started it and the one before is over.

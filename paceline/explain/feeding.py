@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from paceline import grammar
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Comparison
+from paceline.breakdown.setting import mean
+from paceline.explain.cause import Cause
+from paceline.numbers import ms, percent
 
 _FULLY_USED_PERCENT = 85
 
 
-def slow_input(case: Case) -> Iterator[Cause]:
+def slow_input(case: Comparison) -> Iterator[Cause]:
     """Time in which workers wait for their next batch, or make it."""
     seconds = case.excess("input")
     if not case.noticeable(seconds):
@@ -36,14 +37,14 @@ def _loaders(feed: grammar.Part) -> int:
     return int(feed.options.get("loaders", 0)) or int(feed.options.get("at") == "python")
 
 
-def _loaders_told(case: Case) -> Iterator[str]:
+def _loaders_told(case: Comparison) -> Iterator[str]:
     used = mean(worker.loader_utilisation_percent for worker in case.peers)
     if used is not None and _loaders(grammar.parse(case.setting.spec["feed"], "feed")):
         word = "they are the limit" if used >= _FULLY_USED_PERCENT else "they wait as well, for data or for their core"
         yield f"Loaders use {used:.0f} % of their cores: {word}."
 
 
-def _remedy(case: Case) -> str:
+def _remedy(case: Comparison) -> str:
     feed = grammar.parse(case.setting.spec["feed"], "feed")
     at, prefetch, loaders = feed.options.get("at"), int(feed.options.get("prefetch", 0)), _loaders(feed)
     if at == "device":

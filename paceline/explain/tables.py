@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from paceline.explain.gap import LABELS, Gap
-from paceline.explain.setting import Setting, Worker
+from paceline.breakdown.gap import LABELS, Gap
+from paceline.breakdown.setting import Setting, Worker
 from paceline.explain.verdict import Account, Explanation
 from paceline.explain.wall import wall_seconds
-from paceline.explain.words import count, ms, percent
+from paceline.numbers import count, ms, percent
 from paceline.record import PHASES
 from paceline.units import human_seconds
 

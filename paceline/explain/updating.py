@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from paceline.explain.case import Case, Cause
-from paceline.explain.words import count, ms
+from paceline.breakdown.comparison import Comparison
+from paceline.explain.cause import Cause
+from paceline.numbers import count, ms
 
 
-def heavy_update(case: Case) -> Iterator[Cause]:
+def heavy_update(case: Comparison) -> Iterator[Cause]:
     """Applying the gradients: by the worker, or by its servers."""
     seconds = case.excess("update")
     if not case.noticeable(seconds):
@@ -33,7 +34,7 @@ def heavy_update(case: Case) -> Iterator[Cause]:
     )
 
 
-def serving_devices(case: Case) -> Iterator[Cause]:
+def serving_devices(case: Comparison) -> Iterator[Cause]:
     """Devices that only hold servers count in the ideal, and compute nothing."""
     seconds = case.gap.components["servers"] if case.gap else 0.0
     if not case.noticeable(seconds):
@@ -52,7 +53,7 @@ def serving_devices(case: Case) -> Iterator[Cause]:
     )
 
 
-def between_phases(case: Case) -> Iterator[Cause]:
+def between_phases(case: Comparison) -> Iterator[Cause]:
     """What no phase claims: counting, telling progress, asking whether the run is over."""
     seconds = case.excess("other")
     if case.noticeable(seconds):

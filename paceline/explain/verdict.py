@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from paceline.breakdown.arrivals import ENOUGH_STEPS
+from paceline.breakdown.comparison import Comparison, comparisons
+from paceline.breakdown.gap import LABELS, Gap
+from paceline.breakdown.setting import Setting
 from paceline.explain import computing, exchanging, feeding, updating, waiting
-from paceline.explain.arrivals import ENOUGH_STEPS
-from paceline.explain.case import Case, Cause
-from paceline.explain.gap import LABELS, Gap
-from paceline.explain.runs import Found, Run, of_one_machine
-from paceline.explain.setting import Setting
-from paceline.explain.words import count, ms, percent
-from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.explain.cause import Cause
+from paceline.measure.runs import StoredRuns, of_one_machine
 from paceline.measure.stats import Figure
+from paceline.numbers import count, ms, percent
 from paceline.record import SIDECAR_NAME
 
-FINDERS: tuple[Callable[[Case], Iterator[Cause]], ...] = (
+FINDERS: tuple[Callable[[Comparison], Iterator[Cause]], ...] = (
     feeding.slow_input,
     computing.slower_compute,
     exchanging.exposed_exchange,
@@ -36,10 +36,6 @@ _STANDS_OUT = 0.1
 _UNEVEN = 0.02
 """Efficiencies by mean steps and by median rates that lie farther apart are both told."""
 
-_NO_GAP = 0.02
-"""Of a step: where there is no interval, a smaller gap is taken for noise."""
-
-
 _WORTH_REPEATING = 0.05
 """Of a step: a gap as large as this that is lost in noise is worth more runs."""
 
@@ -48,17 +44,21 @@ _WORTH_REPEATING = 0.05
 class Explanation:
     """One setting, explained."""
 
-    case: Case
+    case: Comparison
     causes: tuple[Cause, ...]
     """Those that take most time first."""
 
-    efficiency: Figure | None
     notes: tuple[str, ...]
+
+    @property
+    def efficiency(self) -> Figure | None:
+        """Of the rates, with its interval; None without a baseline."""
+        return self.case.efficiency
 
     @property
     def gap(self) -> Gap | None:
         """The distance to ideal, where there is one that is more than noise."""
-        return self.case.gap if self.case.gap and not _within_noise(self.case.gap, self.efficiency) else None
+        return self.case.clear_gap
 
     @property
     def leading(self) -> Cause | None:
@@ -147,25 +147,21 @@ class Account:
         )
 
 
-def account(found: Found, *, anyway: bool = False) -> Account:
+def account(found: StoredRuns, *, anyway: bool = False) -> Account:
     """Explain every setting among the runs, against its one-worker baseline where there is one."""
     runs, notes = of_one_machine(found.runs, anyway=anyway)
-    by_record = {id(run.record): run for run in runs}
-    rows = scaling_rows([run.record for run in runs], scaling=found.scaling)
-    explanations = tuple(sorted((_explain(row, by_record) for row in rows), key=lambda e: e.case.baseline is not None))
+    explained = map(explain, comparisons(runs, scaling=found.scaling))
+    explanations = tuple(sorted(explained, key=lambda e: e.case.baseline is not None))
     if len(explanations) > 1 and not any(e.case.gap for e in explanations):
         notes = (*notes, _no_baseline(explanations[0].case.setting))
     return Account(explanations, (*found.notes, *notes))
 
 
-def _explain(row: ScalingRow, by_record: dict[int, Run]) -> Explanation:
-    setting, baseline = (tuple(by_record[id(record)] for record in records) for records in (row.records, row.baseline))
-    is_baseline = any(run is setting[0] for run in baseline)
-    case = Case(Setting(setting), Setting(baseline) if baseline and not is_baseline else None)
+def explain(case: Comparison) -> Explanation:
+    """Explain one setting: every finder says which causes it sees."""
     causes = sorted((cause for find in FINDERS for cause in find(case)), key=lambda cause: -cause.seconds)
-    efficiency = row.efficiency if case.baseline else None
-    notes = (*_notes(case.setting), *_two_efficiencies(case.gap, efficiency), *row.notes)
-    return Explanation(case, tuple(causes), efficiency, notes)
+    notes = (*_notes(case.setting), *_two_efficiencies(case.gap, case.efficiency), *case.scaling.notes)
+    return Explanation(case, tuple(causes), notes)
 
 
 def _two_efficiencies(gap: Gap | None, efficiency: Figure | None) -> Iterator[str]:
@@ -200,14 +196,6 @@ def _no_baseline(setting: Setting) -> str:
         "There is no one-worker baseline among these, so the gap to ideal is not divided. Measure it: "
         f"paceline train {spec['workload']} --strategy independent --feed {spec['feed']} --batch {spec['batch']} …"
     )
-
-
-def _within_noise(gap: Gap, efficiency: Figure | None) -> bool:
-    if gap.seconds <= 0:
-        return True
-    if efficiency is not None and efficiency.high is not None:
-        return efficiency.high >= 1
-    return gap.seconds < _NO_GAP * gap.step_seconds
 
 
 def _hidden_by_noise(gap: Gap) -> bool:

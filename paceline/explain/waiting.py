@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
-from paceline.explain.arrivals import expected_maximum, spread_seconds, systematic_wait
-from paceline.explain.case import Case, Cause
-from paceline.explain.setting import FOREIGN_PERCENT, Worker, mean
-from paceline.explain.words import ms, percent
+from paceline.breakdown.arrivals import expected_maximum, spread_seconds, systematic_wait
+from paceline.breakdown.comparison import Comparison
+from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
+from paceline.explain.cause import Cause
+from paceline.numbers import ms, percent
 from paceline.traffic.ps import ParameterServer
 
 _SAME_CPU = 0.5
 """A slow worker that spends less than this share of its delay computing waits for something during it."""
 
 
-def slow_worker(case: Case) -> Iterator[Cause]:
+def slow_worker(case: Comparison) -> Iterator[Cause]:
     """The worker that all wait for, by what it does longer than its peers."""
     if not case.slow:
         return
@@ -44,7 +45,7 @@ def _longest_excess(worker: Worker, peers: Mapping[str, float]) -> tuple[str | N
     return (name, excess[name]) if excess[name] > 0 else (None, 0.0)
 
 
-def _why(case: Case, worker: Worker, late: float) -> Iterator[str]:
+def _why(case: Comparison, worker: Worker, late: float) -> Iterator[str]:
     peers_cpu = None if case.setting.emulated else mean(peer.cpu_seconds for peer in case.peers)
     if worker.cpu_seconds is not None and peers_cpu is not None:
         more = worker.cpu_seconds - peers_cpu
@@ -57,7 +58,7 @@ def _why(case: Case, worker: Worker, late: float) -> Iterator[str]:
         yield f"Other processes keep {worker.device} busy for {foreign:.0f} % of the time."
 
 
-def _remedy(case: Case, worker: Worker, phase: str | None) -> str:
+def _remedy(case: Comparison, worker: Worker, phase: str | None) -> str:
     if case.setting.foreign_percent.get(worker.device, 0.0) >= FOREIGN_PERCENT:
         return f"End the other processes on {worker.device}, or leave its cores out with `taskset`, and run again."
     if worker.device in case.setting.serving_devices:
@@ -74,7 +75,7 @@ def _remedy(case: Case, worker: Worker, phase: str | None) -> str:
     )
 
 
-def spread(case: Case) -> Iterator[Cause]:
+def spread(case: Comparison) -> Iterator[Cause]:
     """Waiting that no worker is to blame for: in every step another one is the slowest."""
     workers = len(case.setting.workers)
     if not case.setting.traffic.synchronous or workers < 2:
@@ -108,7 +109,7 @@ def spread(case: Case) -> Iterator[Cause]:
     )
 
 
-def held_back(case: Case) -> Iterator[Cause]:
+def held_back(case: Comparison) -> Iterator[Cause]:
     """Without a barrier: what the staleness bound costs, and who the others are held back for."""
     traffic, seconds = case.setting.traffic, case.setting.phases["wait"]
     if not isinstance(traffic, ParameterServer) or traffic.mode != "stale" or not case.noticeable(seconds):
@@ -127,7 +128,7 @@ def held_back(case: Case) -> Iterator[Cause]:
     )
 
 
-def uneven_pace(case: Case) -> Iterator[Cause]:
+def uneven_pace(case: Comparison) -> Iterator[Cause]:
     """Without a barrier a slow worker delays nobody, but makes fewer steps itself."""
     if case.uneven is None:
         return

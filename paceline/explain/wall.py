@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting
+from paceline.breakdown.setting import Setting
+from paceline.measure.runs import StoredRun
 
 PARTS = ("timed", "warm_up", "start_up", "validation", "checkpoints")
 
@@ -16,14 +16,14 @@ def wall_seconds(setting: Setting) -> Mapping[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in PARTS}
 
 
-def _wall(run: Run) -> dict[str, float]:
+def _wall(run: StoredRun) -> dict[str, float]:
     walls = run.record.wall_seconds
     warm_up = min(_warm_up(run), walls["training"])
     rest = {name: walls.get(name, 0.0) for name in PARTS[2:]}
     return {"timed": walls["training"] - warm_up, "warm_up": warm_up, **rest}
 
 
-def _warm_up(run: Run) -> float:
+def _warm_up(run: StoredRun) -> float:
     """As measured; without series as if its steps had been like the others."""
     if run.series is None:
         return run.record.warmup_steps * run.record.step_seconds

@@ -65,7 +65,7 @@ class SyntheticOptions:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FeedEntry:
     """Where a feed is built, with which options, and what to say about it."""
 
     builder: str
@@ -73,11 +73,13 @@ class Entry:
     summary: str
 
 
-FEEDS: Mapping[str, Entry] = {
-    "dataset": Entry(
+FEEDS: Mapping[str, FeedEntry] = {
+    "dataset": FeedEntry(
         "dataset:dataset", DatasetOptions, "the workload's samples, divided among workers or all for each"
     ),
-    "synthetic": Entry("synthetic:synthetic", SyntheticOptions, "random batches like the workload's, without an end"),
+    "synthetic": FeedEntry(
+        "synthetic:synthetic", SyntheticOptions, "random batches like the workload's, without an end"
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from paceline.network import OFF_RATE
+from paceline.numbers import significant
 from paceline.record import MeasuredLink, MeasuredNetwork
 from paceline.units import human_seconds
 
@@ -23,7 +24,7 @@ def slowest(links: Sequence[MeasuredLink]) -> float:
 def in_words(links: Sequence[MeasuredLink]) -> str:
     """What the slowest and the fastest way carried, and the longest latency."""
     carried = [rate for link in links for rate in rates(link)]
-    measured = " to ".join(dict.fromkeys(f"{rate / 1e6:,.4g}" for rate in (min(carried), max(carried))))
+    measured = " to ".join(dict.fromkeys(significant(rate / 1e6) for rate in (min(carried), max(carried))))
     return f"{measured} Mbit/s, latency up to {human_seconds(max(link.latency_seconds for link in links))}"
 
 

@@ -1,9 +1,7 @@
 """A device's profile of one workload: how long its parts take, and when each gradient is ready."""
 
-import contextlib
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DataError, OutputError
+from paceline.files import write_whole
 from paceline.measure.wallclock import WorkerSeries
 from paceline.record import Record
 
@@ -84,18 +83,14 @@ class Profile:
 
     def save(self, path: Path) -> None:
         """Write, whole or not at all; an existing file is never overwritten."""
+        content = json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False)
         if path.exists():
             raise OutputError(f"{path} exists: choose another --out; profiles are never overwritten.")
-        partial = path.with_name(f".{path.name}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False))
-            os.link(partial, path)  # unlike a rename it fails when somebody was faster
+            write_whole(path, content, overwrite=False)
         except OSError as error:
             raise OutputError(f"--out {path} cannot be written ({error.strerror}): choose another file.") from error
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink()
 
     @classmethod
     def load(cls, path: Path) -> "Profile":

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline.errors import DataError
+from paceline.files import whole_file
 from paceline.measure.stats import Series
 from paceline.measure.wallclock import WorkerSeries
 from paceline.record import SIDECAR_NAME, Record
@@ -17,9 +18,10 @@ _SAME = 1e-6
 
 
 def save(folder: Path, workers: Sequence[WorkerSeries]) -> None:
-    """Write into `folder`."""
+    """Write into `folder`, whole or not at all."""
     named = {f"worker{rank}_{name}": values for rank, worker in enumerate(workers) for name, values in worker.items()}
-    np.savez_compressed(folder / SIDECAR_NAME, **named)  # type: ignore[arg-type]  # no name is allow_pickle
+    with whole_file(folder / SIDECAR_NAME) as out:
+        np.savez_compressed(out, **named)  # type: ignore[arg-type]  # no name is allow_pickle
 
 
 def load(folder: Path) -> list[WorkerSeries]:

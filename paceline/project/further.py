@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from paceline.explain.words import count
+from paceline.numbers import count
 from paceline.project.answer import Answer, Runs
 from paceline.project.curve import Point, Projected
 from paceline.project.targets import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from paceline.errors import DataError
-from paceline.explain.words import count
 from paceline.measure.stats import Figure
+from paceline.numbers import count
 from paceline.project.curve import Projected
 from paceline.project.laws import Array
 from paceline.record import Record

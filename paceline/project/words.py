@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.explain.words import count
+from paceline.numbers import count, significant
 from paceline.project.curve import Curve, Projected
 from paceline.units import human_seconds
 
-_DIGITS = 4
 _ROWS = 24
 
 
@@ -98,6 +97,4 @@ def band(low: float | None, high: float | None) -> str:
 
 def number(value: float | None) -> str:
     """With as many digits as a projection deserves."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 10 ** (_DIGITS - 1) else f"{value:.{_DIGITS}g}"
+    return "" if value is None else significant(value)

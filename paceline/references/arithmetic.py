@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from paceline.numbers import significant
 from paceline.references.base import Reference, Row, Series
-from paceline.references.findings import Band, Remark, at_workers, band, figure, listed
+from paceline.references.findings import Band, Remark, at_workers, band, listed
 
 # Median and mean of a steady run differ by less; counting 20 steps over 19 intervals gives 5 %.
 _RATES_APART = 0.02
@@ -28,7 +29,7 @@ def speedups(series: Series, _: Reference) -> Iterator[Remark]:
         yield Remark(
             "fault",
             f"The speed-ups {at_workers(free)} do not belong together: speed ÷ speed-up, the rate of one worker, is "
-            f"anything from {figure(min(rates))} to {figure(max(rates))}.",
+            f"anything from {significant(min(rates))} to {significant(max(rates))}.",
             tuple(free),
         )
 
@@ -47,12 +48,12 @@ def _implied(row: Row) -> float:
 
 
 def _unlike_baseline(series: Series, rows: list[Row]) -> str:
-    told = [f"{row.speedup}× is {figure(series.speedup(row) or 0)}×" for row in rows]
+    told = [f"{row.speedup}× is {significant(series.speedup(row) or 0)}×" for row in rows]
     alone = series.rate(series.baseline(rows[0]) or rows[0])
-    implied = listed(list(dict.fromkeys(figure(_implied(row)) for row in rows)))
+    implied = listed(list(dict.fromkeys(significant(_implied(row)) for row in rows)))
     return (
         f"Speed-ups do not follow from the speeds {at_workers(rows)}: by the speeds {listed(told)}. They imply "
-        f"{implied} for one worker, but the table has {figure(alone or 0)}."
+        f"{implied} for one worker, but the table has {significant(alone or 0)}."
     )
 
 
@@ -152,8 +153,8 @@ def rates(series: Series, _: Reference) -> Iterator[Remark]:
     for row, rate in wrong.items():
         yield Remark(
             "fault",
-            f"The speed {at_workers([row])} is not what was done in the time: {_work(row)} give {figure(rate)}, not "
-            f"{figure(row.throughput or 0)} ({(row.throughput or 0) / rate - 1:+.1%}).",
+            f"The speed {at_workers([row])} is not what was done in the time: {_work(row)} give {significant(rate)}, "
+            f"not {significant(row.throughput or 0)} ({(row.throughput or 0) / rate - 1:+.1%}).",
             (row,),
         )
 
@@ -182,8 +183,8 @@ def times(series: Series, _: Reference) -> Iterator[Remark]:
         if share > 1 + _RATES_APART:
             yield Remark(
                 "fault",
-                f"{row.samples:,} samples at {figure(row.throughput or 0)}/s take {share * (row.seconds or 0):.1f} s "
-                f"{at_workers([row])}, but the run took {row.seconds:g} s.",
+                f"{row.samples:,} samples at {significant(row.throughput or 0)}/s take "
+                f"{share * (row.seconds or 0):.1f} s {at_workers([row])}, but the run took {row.seconds:g} s.",
                 (row,),
             )
     if shares and (least := min(shares, key=lambda row: shares[row])) and shares[least] < _MOSTLY_OTHER:

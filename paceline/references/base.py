@@ -183,7 +183,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class PublishedColumn:
     """A column of the original table."""
 
     heading: str
@@ -208,7 +208,7 @@ class Reference:
     baseline: str = "not said"
     """What its speed-ups are against, in words."""
 
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PublishedColumn, ...] = ()
     across: bool = False
     """Whether the original has a column per series and a row per count of workers."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.grammar import choose
-from paceline.references.base import Column, Method, Reference, Row, Series
+from paceline.references.base import Method, PublishedColumn, Reference, Row, Series
 
 FOLDER = Path(__file__).parent / "tables"
 
@@ -29,7 +29,7 @@ def load(name: str) -> Reference:
     shared = {key: content.pop(key) for key in _SHARED if key in content}
     method, usual = content.pop("method", {}), content.pop("usual", {})
     series = [_series({**shared, **entry}, method, usual) for entry in content.pop("series")]
-    columns = [Column(**column) for column in content.pop("columns")]
+    columns = [PublishedColumn(**column) for column in content.pop("columns")]
     return Reference(
         name=name,
         series=tuple(series),

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterator
 
+from paceline.numbers import significant
 from paceline.references.base import Reference, Row, Series
-from paceline.references.findings import Remark, at_workers, figure, listed
+from paceline.references.findings import Remark, at_workers, listed
 
 _FASTER_THAN_LINK = 1.5
 _LOSS_RISES = 0.05
@@ -48,7 +49,7 @@ def _unnamed(series: Series, many: list[Row], homes: list[str]) -> Iterator[Rema
         return
     last = unnamed[-1]
     by_home = {row.machine: (series.rate(last) or 0) / (series.rate(row) or 1) for row in series.alone}
-    told = ", ".join(f"{figure(ratio)}× against {home}" for home, ratio in by_home.items())
+    told = ", ".join(f"{significant(ratio)}× against {home}" for home, ratio in by_home.items())
     yield Remark(
         "warning",
         f"On which machine the rows {at_workers(unnamed)} were measured is not said, and the baseline depends on it "
@@ -142,9 +143,9 @@ def losses(series: Series, _: Reference) -> Iterator[Remark]:
             told = f"from {many:,.0f} to {few:,.0f}" if few >= 1 else f"to 1/{many / few:g}"
             yield Remark(
                 "note",
-                f"The {noun} rises from {figure(first)} {at_workers([most])} to {figure(last)} {at_workers([least])} "
-                f"while updates fall {told} at an unscaled learning rate: fewer updates explain it, the exchange "
-                "need not.",
+                f"The {noun} rises from {significant(first)} {at_workers([most])} to {significant(last)} "
+                f"{at_workers([least])} while updates fall {told} at an unscaled learning rate: fewer updates explain "
+                "it, the exchange need not.",
                 (most, least),
             )
             return

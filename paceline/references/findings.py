@@ -66,11 +66,6 @@ def _decimals(value: float | None) -> int:
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
-def figure(value: float) -> str:
-    """`50,007`, `23.94`, `0.046`: four digits, or all before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
 def at_workers(rows: Iterable[Row]) -> str:
     """`at 12 and 16 workers`."""
     counts = [str(count) for count in dict.fromkeys(row.workers for row in rows) if count is not None]

@@ -9,7 +9,7 @@ _OF = ": "
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """Headings and lines of text."""
 
     title: str
@@ -17,13 +17,13 @@ class Table:
     lines: tuple[tuple[str, ...], ...]
 
 
-def tables(reference: Reference) -> Iterator[Table]:
+def tables(reference: Reference) -> Iterator[PublishedTable]:
     """A table per series, or where the original has a column per series, one per group of them."""
     drawn = [series for series in reference.series if series.rows]
     if not reference.across:
         headings = tuple(column.heading for column in reference.columns)
         for series in drawn:
-            yield Table(series.label, headings, tuple(_lines(reference, series)))
+            yield PublishedTable(series.label, headings, tuple(_lines(reference, series)))
         return
     groups: dict[str, list[Series]] = {}
     for series in drawn:  # "replicated: tensorpack GPU" is a column of the group "replicated"
@@ -37,13 +37,13 @@ def _lines(reference: Reference, series: Series) -> Iterator[tuple[str, ...]]:
         yield tuple(_text(getattr(row, column.field)) for column in reference.columns)
 
 
-def _across(reference: Reference, title: str, group: Sequence[Series]) -> Table:
+def _across(reference: Reference, title: str, group: Sequence[Series]) -> PublishedTable:
     key, value = (column.field for column in reference.columns)
     keys = dict.fromkeys(getattr(row, key) for series in group for row in series.rows)
     cells = {(series.label, getattr(row, key)): _text(getattr(row, value)) for series in group for row in series.rows}
     lines = tuple((_text(k), *(cells.get((series.label, k), "") for series in group)) for k in keys)
     headings = (reference.columns[0].heading, *(series.label.rpartition(_OF)[2] for series in group))
-    return Table(f"{title}, {reference.columns[1].heading}".removeprefix(", "), headings, lines)
+    return PublishedTable(f"{title}, {reference.columns[1].heading}".removeprefix(", "), headings, lines)
 
 
 def _text(value: float | str | None) -> str:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterator
 
+from paceline.numbers import significant
 from paceline.references.base import Reference, Row, Series
-from paceline.references.findings import Remark, at_workers, figure, listed
+from paceline.references.findings import Remark, at_workers, listed
 
 _INDEPENDENT_LEAST = 0.9
 
@@ -115,7 +116,7 @@ def compiled(series: Series, _: Reference) -> Iterator[Remark]:
     if series.method.compiled is not False:
         return
     alone = [rate for row in series.alone if (rate := series.rate(row)) is not None]
-    pace = f" ({figure(min(alone))} to {figure(max(alone))} {series.unit} for one worker)" if alone else ""
+    pace = f" ({significant(min(alone))} to {significant(max(alone))} {series.unit} for one worker)" if alone else ""
     yield Remark(
         "warning",
         f"The model was not compiled{pace}: slow computing makes the exchange look small, and the efficiency high.",

@@ -6,16 +6,16 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from paceline.explain.case import Case
-from paceline.explain.setting import Worker
-from paceline.explain.words import ms, percent
+from paceline.breakdown.comparison import Comparison
+from paceline.breakdown.setting import Worker
 from paceline.measure.stats import Series
+from paceline.numbers import ms, percent
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
 from paceline.report.shown import shown_first
-from paceline.report.tables import Table, number, word
+from paceline.report.tables import PageTable, number, word
 
 _MOST_SETTINGS = 6
 _MOST_WORKERS = 12
@@ -50,12 +50,12 @@ def arrivals(results: Results) -> Section | None:
     return Section(name="arrivals", title="Who waits for whom", words=tuple(words), charts=(chart,), tables=(table,))
 
 
-def _latest(case: Case) -> float | None:
+def _latest(case: Comparison) -> float | None:
     """By how much the latest worker is late; None where nobody waits for anybody."""
     return max((w.late_seconds for w in case.setting.workers if w.late_seconds is not None), default=None)
 
 
-def _title(drawn: Sequence[tuple[Result, Case]]) -> str:
+def _title(drawn: Sequence[tuple[Result, Comparison]]) -> str:
     for row, case in drawn:
         for slow in case.slow[:1]:
             often = percent(slow.share)
@@ -63,7 +63,7 @@ def _title(drawn: Sequence[tuple[Result, Case]]) -> str:
     return "No worker is late again and again"
 
 
-def _strips(result: Result, case: Case) -> Iterator[dict[str, Any]]:
+def _strips(result: Result, case: Comparison) -> Iterator[dict[str, Any]]:
     """A sample of the timed steps of all repeats, and their median; without series the record's."""
     slow = {lateness.rank for lateness in case.slow}
     late = [_late(run.series, run.timed) for run in result.runs if run.series]
@@ -124,7 +124,7 @@ def _chart(results: Results, strips: Sequence[Mapping[str, Any]]) -> alt.LayerCh
     )
 
 
-def _table(waiting: Sequence[tuple[Result, Case]]) -> Table:
+def _table(waiting: Sequence[tuple[Result, Comparison]]) -> PageTable:
     """A row per setting, with its latest worker."""
     rows = []
     for result, case in waiting:
@@ -145,7 +145,7 @@ def _table(waiting: Sequence[tuple[Result, Case]]) -> Table:
     )
     title = f"Who comes last, and what it costs the others · {conditions([row for row, _ in waiting])}"
     lines = tuple(row.line for row, _ in waiting)
-    return Table(name="arrivals", title=title, headings=headings, rows=tuple(rows), lines=lines)
+    return PageTable(name="arrivals", title=title, headings=headings, rows=tuple(rows), lines=lines)
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

@@ -5,14 +5,14 @@ from typing import Any
 
 import altair as alt
 
-from paceline.explain.gap import LABELS, Gap
-from paceline.explain.words import count, ms
+from paceline.breakdown.gap import LABELS, Gap
+from paceline.numbers import count, ms
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.scaling import conditions, share
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 
 _HOVER = [
     *charts.hover(name="setting", component="part of the gap", milliseconds="of a step"),
@@ -93,7 +93,7 @@ def _names(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
         yield {"line": row.line, "name": name, "efficiency": efficiency, "conditions": row.conditions}
 
 
-def _table(divided: Sequence[tuple[Result, Gap]]) -> Table:
+def _table(divided: Sequence[tuple[Result, Gap]]) -> PageTable:
     rows = tuple(
         (
             word(row.line),
@@ -106,8 +106,8 @@ def _table(divided: Sequence[tuple[Result, Gap]]) -> Table:
     headings = ("setting", "workers", "step", "ideal step", "gap", *LABELS.values())
     title = f"Milliseconds of a step; the parts add up to the gap · {conditions([row for row, _ in divided])}"
     lines = tuple(row.line for row, _ in divided)
-    return Table(name="gap", title=title, headings=headings, rows=rows, lines=lines)
+    return PageTable(name="gap", title=title, headings=headings, rows=rows, lines=lines)
 
 
-def _ms(seconds: float) -> Cell:
+def _ms(seconds: float) -> TableCell:
     return number(seconds * 1e3, "{:.2f}".format)

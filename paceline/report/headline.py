@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from paceline.explain.runs import Found
-from paceline.explain.verdict import Explanation, account
-from paceline.explain.words import count
+from paceline.explain.verdict import explain
 from paceline.measure.scaling import difference
+from paceline.numbers import count, rate
+from paceline.numbers import number as digits
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Section
 from paceline.report.shown import fastest
-from paceline.report.tables import Cell, Table, interval, number, word
+from paceline.report.tables import PageTable, TableCell, interval, number, word
 from paceline.studies.columns import NOTHING, Column, column
-from paceline.studies.columns import number as digits
-from paceline.studies.table import figure, rate
+from paceline.studies.table import figure
 
 _NAMED = 3
 _LEARNED = ("val_loss", "loss")
@@ -30,7 +29,8 @@ def about(results: Results) -> str:
     first = results.rows[0].record
     workloads = " and ".join(results.panels[:_NAMED]) + (" and others" if len(results.panels) > _NAMED else "")
     place = first.environment
-    where = f"{place.get('processor', 'a machine')}, {place.get('cores', 'some')} cores"
+    cores = count(place["cores"], "core") if "cores" in place else "some cores"
+    where = f"{place.get('processor', 'a machine')}, {cores}"
     return f"{workloads} · {conditions(results.rows)} · {where}"
 
 
@@ -64,19 +64,9 @@ def _same_but_slower(row: Result, best: Result) -> bool:
 
 
 def _second(best: Result) -> str:
-    told = explanation(best)
-    if told is None:
+    if best.case is None:
         return "Its records do not hold every phase, so where the time goes is not known."
-    return told.verdict
-
-
-def explanation(row: Result) -> Explanation | None:
-    """Why a setting is as fast as it is, from every worker's steps; None where the records do not tell."""
-    if row.case is None:
-        return None
-    baseline = row.case.baseline.runs if row.case.baseline else ()
-    found = account(Found((*row.runs, *baseline), ()), anyway=True)
-    return next(e for e in found.explanations if e.case.setting.runs[0] is row.runs[0])
+    return explain(best.case).verdict
 
 
 def headline(results: Results) -> Section:
@@ -89,7 +79,7 @@ def _title(results: Results) -> str:
     return f"{count(len(results.rows), 'setting')}, {count(runs, 'run')}"
 
 
-def table(results: Results) -> Table:
+def table(results: Results) -> PageTable:
     """A row per setting; batch, learning rate, and weak or strong are columns, or the same in all and in the title."""
     units = dict.fromkeys(row.unit for row in results.rows)
     told = {dimension.heading for dimension in results.dimensions}
@@ -117,7 +107,7 @@ def table(results: Results) -> Table:
     )
     title = f"{results.title}: {conditions(results.rows)}"
     lines = tuple(row.line for row in results.rows)
-    return Table(name="settings", title=title, headings=headings, rows=rows, lines=lines)
+    return PageTable(name="settings", title=title, headings=headings, rows=rows, lines=lines)
 
 
 _CONDITIONS = (
@@ -129,9 +119,9 @@ _CONDITIONS = (
 """What stands beside the numbers."""
 
 
-def _rate(row: Result, *, several: bool) -> Cell:
+def _rate(row: Result, *, several: bool) -> TableCell:
     cell = interval(row.scaling.throughput, rate)
-    return Cell(f"{cell.text} {row.unit}", cell.value, cell.low, cell.high) if several else cell
+    return TableCell(f"{cell.text} {row.unit}", cell.value, cell.low, cell.high) if several else cell
 
 
 def _extra(rows: Sequence[Result]) -> Iterator[Column]:
@@ -142,6 +132,6 @@ def _extra(rows: Sequence[Result]) -> Iterator[Column]:
         yield column(name)
 
 
-def _cell(shown: Column, row: Result) -> Cell:
+def _cell(shown: Column, row: Result) -> TableCell:
     value = measured(shown, row)
-    return Cell(shown.written(value), value)
+    return TableCell(shown.written(value), value)

@@ -9,14 +9,15 @@ import altair as alt
 import numpy as np
 
 from paceline.measure.stats import Series
+from paceline.numbers import number as digits
+from paceline.numbers import significant
 from paceline.report import charts
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import COLUMNS, NOTHING
-from paceline.studies.columns import number as digits
 
 _POINTS = 16_000
 """Of all curves together: what a page scrolls through easily."""
@@ -43,7 +44,7 @@ _HOVER = [
 
 
 @dataclass(frozen=True)
-class Curve:
+class LossCurve:
     """The loss of one run: means over stretches of steps, and where each stretch ends."""
 
     result: Result
@@ -77,7 +78,7 @@ def loss(results: Results) -> Section | None:
     return Section(name="loss", title="What it does to the loss", words=words, charts=drawn, tables=(table,))
 
 
-def curve(row: Result, points: int, *, exact: bool) -> Curve:
+def curve(row: Result, points: int, *, exact: bool) -> LossCurve:
     """The first repeat's; exact times are those of its series, otherwise steps are taken to be equally long."""
     run, record = row.runs[0], row.record
     losses = np.array([math.nan if x is None else x for x in record.learning["loss"]], dtype=float)
@@ -97,10 +98,10 @@ def curve(row: Result, points: int, *, exact: bool) -> Curve:
         for v in record.learning.get("validation") or ()
         if v.get("loss") is not None and v.get("step")
     )
-    return Curve(row, samples[ends], seconds[ends], means, checks)
+    return LossCurve(row, samples[ends], seconds[ends], means, checks)
 
 
-def _compared(results: Results, curves: Sequence[Curve]) -> Iterator[str]:
+def _compared(results: Results, curves: Sequence[LossCurve]) -> Iterator[str]:
     """The fastest setting beside one worker alone: after as many samples, and after as long."""
     by_row = {id(c.result): c for c in curves}
     best = fastest(results.rows)
@@ -112,11 +113,11 @@ def _compared(results: Results, curves: Sequence[Curve]) -> Iterator[str]:
     for axis, unit in (("samples", "samples"), ("seconds", "s of training")):
         until = min(getattr(c, axis)[-1] for c in (ours, theirs))
         values = [digits(round(float(np.interp(until, getattr(c, axis), c.loss)), 6)) for c in (ours, theirs)]
-        told.append(f"after {until:,.4g} {unit} {values[0]} and {values[1]}")
+        told.append(f"after {significant(until)} {unit} {values[0]} and {values[1]}")
     yield f"Training loss of {best.label} and of {alone.label}: {'; '.join(told)}."
 
 
-def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) -> Chart:
+def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int) -> Chart:
     data = charts.chosen(charts.joined(_points(curves), map(_setting, curves)))
     title = "samples seen" if axis == "samples" else "seconds of training"
     x = alt.X(f"{axis}:Q", title=title, axis=charts.axis(grid=False))
@@ -155,7 +156,7 @@ def _chart(results: Results, curves: Sequence[Curve], axis: str, number: int) ->
     )
 
 
-def _ends(curves: Sequence[Curve]) -> tuple[float, float]:
+def _ends(curves: Sequence[LossCurve]) -> tuple[float, float]:
     """Of the axis: a few spikes must not flatten everything else, so they are cut."""
     values = np.concatenate([c.loss for c in curves])
     checks = [value for c in curves for _, _, value in c.validation]
@@ -173,7 +174,7 @@ def _dash_legend(workers: Sequence[int]) -> alt.Legend | None:
     return alt.Legend(title="workers", orient="bottom", direction="horizontal", symbolType="stroke", symbolSize=400)
 
 
-def _points(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
+def _points(curves: Sequence[LossCurve]) -> Iterator[dict[str, Any]]:
     """All that differs from point to point; what does not is looked up by the number of the curve."""
     for of, c in enumerate(curves):
         trained = ((*row, "training") for row in zip(c.samples, c.seconds, c.loss, strict=True))
@@ -193,12 +194,12 @@ def _short(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _setting(c: Curve) -> dict[str, Any]:
+def _setting(c: LossCurve) -> dict[str, Any]:
     row = c.result
     return {"line": row.line, "name": row.label, "workers": row.workers, "conditions": row.conditions}
 
 
-def _table(rows: Sequence[Result]) -> Table:
+def _table(rows: Sequence[Result]) -> PageTable:
     """Beside every loss: samples, updates, batch, rate and rule, sum or mean."""
     headings = (
         *("setting", "workers", "last loss", "val_loss", "samples", "updates"),
@@ -216,9 +217,9 @@ def _table(rows: Sequence[Result]) -> Table:
     )
     lines = tuple(row.line for row in rows)
     title = f"At the end of the runs, medians over the repeats · {conditions(rows)}"
-    return Table(name="loss", title=title, headings=headings, rows=cells, lines=lines)
+    return PageTable(name="loss", title=title, headings=headings, rows=cells, lines=lines)
 
 
-def _column(name: str, row: Result) -> Cell:
+def _column(name: str, row: Result) -> TableCell:
     value = measured(COLUMNS[name], row)
-    return Cell(COLUMNS[name].written(value), value)
+    return TableCell(COLUMNS[name].written(value), value)

@@ -8,7 +8,7 @@ from paceline.record import Record
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedRecord:
     """A setting, and the study it is from."""
 
     study: str
@@ -30,7 +30,7 @@ class Dimension:
     """Something that is not the same in all curves."""
 
     name: str
-    value: Callable[[Place], Any]
+    value: Callable[[PlacedRecord], Any]
     words: str = "{}"
     """How a value is written in the name of a curve."""
 
@@ -39,7 +39,7 @@ class Dimension:
         """Of a column, and of a choice."""
         return self.name.replace("_", " ")
 
-    def text(self, place: Place) -> str:
+    def text(self, place: PlacedRecord) -> str:
         """The value in the words of a curve's name."""
         value = self.value(place)
         return self.words.format(f"{value:g}" if isinstance(value, float) else value)
@@ -49,7 +49,7 @@ def _spec(name: str, words: str = "{}") -> Dimension:
     return Dimension(name, lambda place: place.record.spec.get(name), words)
 
 
-def _batch(place: Place) -> str:
+def _batch(place: PlacedRecord) -> str:
     spec = place.record.spec
     return f"{spec['batch'] * spec['workers']} in all" if place.strong else str(spec["batch"])
 
@@ -84,7 +84,7 @@ _UNLIKE_BASELINE = ("lr_rule", "mps", "workers_per_device", "slow_motion")
 _OF_A_WORKLOAD = ("batch", "lr", "lr_rule", "clip_norm")
 
 
-def dimensions_of(places: Sequence[Place]) -> tuple[Dimension, ...]:
+def dimensions_of(places: Sequence[PlacedRecord]) -> tuple[Dimension, ...]:
     """What varies; where nothing does, the strategy names the only curve. A label stands for all that it tells."""
     varying = tuple(d for d in _DIMENSIONS if len(set(map(d.value, _asked(d, places)))) > 1)
     if all(place.label is not None for place in places):
@@ -115,13 +115,13 @@ def short_names(workloads: Set[str]) -> dict[str, str]:
     return short
 
 
-def _asked(dimension: Dimension, places: Sequence[Place]) -> Iterator[Place]:
+def _asked(dimension: Dimension, places: Sequence[PlacedRecord]) -> Iterator[PlacedRecord]:
     if dimension is _NETWORK:  # a curve begins on one node, which has none
         return (place for place in places if place.record.spec.get("network") is not None)
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 
-def _is_told(known: Sequence[Dimension], dimension: Dimension, places: Sequence[Place]) -> bool:
+def _is_told(known: Sequence[Dimension], dimension: Dimension, places: Sequence[PlacedRecord]) -> bool:
     """Whether what is known of a setting tells this dimension, too."""
     seen: dict[tuple[Any, ...], Any] = {}
     return all(

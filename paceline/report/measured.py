@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from paceline.explain.words import count
+from paceline.explain.verdict import explain
 from paceline.measure.links import in_words
+from paceline.numbers import count
 from paceline.record import Record
-from paceline.report.fields import networks_of
-from paceline.report.headline import explanation
+from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
 from paceline.report.section import Section
 from paceline.report.shown import fastest
-from paceline.report.tables import Table, word
+from paceline.report.tables import PageTable, word
 from paceline.studies.columns import NOTHING
 from paceline.units import human_bytes, human_seconds
 
@@ -27,10 +27,10 @@ def measured(results: Results) -> Section:
     return Section(name="measured", title=title, tables=tables)
 
 
-def _facts(results: Results) -> Table:
+def _facts(results: Results) -> PageTable:
     records = [run.record for row in results.rows for run in row.runs]
     rows = tuple((word(name), word(text or NOTHING)) for name, text in _told(results, records))
-    return Table(name="measured", title="The runs and the machine", headings=("what", "value"), rows=rows)
+    return PageTable(name="measured", title="The runs and the machine", headings=("what", "value"), rows=rows)
 
 
 def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -79,13 +79,13 @@ def _range(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _warnings(results: Results) -> Table:
+def _warnings(results: Results) -> PageTable:
     """What is said of several settings in like words is said once."""
     said: dict[str, dict[str, str]] = {}
     for note in results.notes:
         said.setdefault(note, {})["the study"] = note
     best = fastest(results.rows)
-    explained = explanation(best)
+    explained = explain(best.case) if best.case else None
     for note in explained.notes if explained else ():
         said.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
     for row in results.rows:
@@ -93,7 +93,7 @@ def _warnings(results: Results) -> Table:
         for text in (*row.scaling.notes, *recorded):
             said.setdefault(_FIGURES.sub("#", text), {}).setdefault(row.label, text)
     rows = tuple((word(_where(texts)), word(_what(texts))) for texts in said.values())
-    return Table(name="warnings", title="Warnings and notes", headings=("where", "what"), rows=rows)
+    return PageTable(name="warnings", title="Warnings and notes", headings=("where", "what"), rows=rows)
 
 
 def _where(texts: dict[str, str]) -> str:

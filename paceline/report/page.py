@@ -24,7 +24,7 @@ from paceline.report.scaling import speedup_and_efficiency, throughput
 from paceline.report.section import Chart, Section
 from paceline.report.shown import choices, chosen_first
 from paceline.report.step import step
-from paceline.report.tables import Cell, Table
+from paceline.report.tables import PageTable, TableCell
 from paceline.report.utilisation import utilisation
 
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
@@ -163,7 +163,7 @@ def _figure(chart: Chart, numbers: Mapping[str, int]) -> str:
     return f"<figure{line}>{place}</figure>\n"
 
 
-def _table(table: Table, numbers: Mapping[str, int]) -> str:
+def _table(table: PageTable, numbers: Mapping[str, int]) -> str:
     headings = "".join(
         f'<th scope="col" aria-sort="none"{" class=number" if numeric else ""}>'
         f'<button type="button">{_text(heading) or "setting"}</button></th>'
@@ -185,7 +185,7 @@ def _of(line: str, numbers: Mapping[str, int]) -> str:
     return f" data-line={numbers[line]}"
 
 
-def _row(table: Table, index: int, numbers: Mapping[str, int]) -> str:
+def _row(table: PageTable, index: int, numbers: Mapping[str, int]) -> str:
     line = _of(table.lines[index], numbers) if table.lines else ""
     cells = zip(table.rows[index], table.numeric, strict=True)
     return f"<tr{line}>{''.join(_cell(cell, numeric=numeric) for cell, numeric in cells)}</tr>\n"
@@ -195,12 +195,12 @@ _SHORT = 24
 """Characters of a text that is not broken."""
 
 
-def _cell(cell: Cell, *, numeric: bool) -> str:
+def _cell(cell: TableCell, *, numeric: bool) -> str:
     kind = " class=number" if numeric else " class=short" if len(cell.text) <= _SHORT else ""
     return f"<td{kind}{''.join(_attributes(cell))}>{_text(cell.text)}</td>"
 
 
-def _attributes(cell: Cell) -> Iterator[str]:
+def _attributes(cell: TableCell) -> Iterator[str]:
     """What sorting and files take in place of the text."""
     kept: Mapping[str, object] = {"value": cell.value, "low": cell.low, "high": cell.high}
     for name, value in kept.items():

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from paceline.errors import DataError, RequestError
-from paceline.explain.words import count
+from paceline.numbers import count
 from paceline.project import words
 from paceline.project.answer import Answer, Runs
 from paceline.project.curve import Point, Projected
@@ -18,7 +18,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 
 _TIMES = 8
 """How many times the most workers that were measured the curve goes on."""
@@ -203,14 +203,14 @@ def _knee(answer: Answer, x: alt.X) -> Iterator[alt.Chart]:
         yield there.mark_text(align="left", dx=5, text=f"knee: {knee}").encode(x=x, y=alt.value(10))
 
 
-def _table(drawn: Sequence[tuple[str, Answer]]) -> Table:
+def _table(drawn: Sequence[tuple[str, Answer]]) -> PageTable:
     several = dict.fromkeys(answer.unit for _, answer in drawn)
     rows = [
         (line, answer.curve.points[index])
         for line, answer in drawn
         for index in words.shown(answer.curve.points, _TIMES)
     ]
-    return Table(
+    return PageTable(
         name="projection",
         title=f"Projected, in {' and '.join(several)}",
         headings=("setting", "workers", "throughput", "80 % band", "95 % band", "limit"),
@@ -219,6 +219,8 @@ def _table(drawn: Sequence[tuple[str, Answer]]) -> Table:
     )
 
 
-def _cells(p: Projected) -> tuple[Cell, ...]:
-    bands = (Cell(words.band(low, high), low, low, high) for low, high in ((p.low80, p.high80), (p.low95, p.high95)))
+def _cells(p: Projected) -> tuple[TableCell, ...]:
+    bands = (
+        TableCell(words.band(low, high), low, low, high) for low, high in ((p.low80, p.high80), (p.low95, p.high95))
+    )
     return number(p.point.workers), number(p.throughput, words.number), *bands, word(p.limit)

@@ -7,17 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from paceline.explain.case import Case
-from paceline.explain.gap import Gap
-from paceline.explain.runs import Run, find, of_one_machine
-from paceline.explain.setting import Setting
-from paceline.explain.verdict import Explanation
-from paceline.explain.words import count
-from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.breakdown.comparison import Comparison, comparisons
+from paceline.breakdown.gap import Gap
+from paceline.measure.runs import StoredRun, find, of_one_machine, scaling_of
+from paceline.measure.scaling import Scaling, ScalingRow
+from paceline.numbers import count
 from paceline.record import PHASES, SIDECAR_NAME, STUDY_NAME, Record
-from paceline.report.lines import Dimension, Place, dimensions_of
+from paceline.report.lines import Dimension, PlacedRecord, dimensions_of
 from paceline.studies.columns import Column, Value
 
 _OF_A_WORKER = (
@@ -34,7 +31,7 @@ class Source:
     name: str
     folders: tuple[Path, ...]
     columns: tuple[str, ...] = ()
-    scaling: str | None = None
+    scaling: Scaling | None = None
     planned: int | None = None
     """Runs the study asks for; None for single runs."""
 
@@ -44,7 +41,7 @@ class Source:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What the study calls its combinations, by the beginning of their folders' names."""
 
-    def label(self, run: Run) -> str | None:
+    def label(self, run: StoredRun) -> str | None:
         """What the study calls the combination that this is a run of."""
         return self.labels.get(run.folder.name.rpartition("-turn")[0])
 
@@ -54,9 +51,9 @@ class Result:
     """One setting: its repeats, its figures, and why they are what they are."""
 
     source: Source
-    runs: tuple[Run, ...]
+    runs: tuple[StoredRun, ...]
     scaling: ScalingRow
-    case: Case | None
+    case: Comparison | None
     """What its step consists of; None where the records do not hold every phase of every worker."""
 
     line: str
@@ -76,8 +73,7 @@ class Result:
     @cached_property
     def gap(self) -> Gap | None:
         """The distance to the ideal, where there is one that is more than noise."""
-        efficiency = self.scaling.efficiency
-        return Explanation(self.case, (), efficiency, ()).gap if self.case and self.case.baseline else None
+        return self.case.clear_gap if self.case else None
 
     @property
     def workers(self) -> int:
@@ -145,8 +141,8 @@ class _Setting:
 
     source: Source
     scaling: ScalingRow
-    runs: tuple[Run, ...]
-    case: Case | None
+    runs: tuple[StoredRun, ...]
+    case: Comparison | None
 
 
 def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
@@ -161,14 +157,15 @@ def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
         settings.extend(_settings(source, here))
     divided = {s.source.name for s in settings if (s.source.scaling or s.scaling.scaling) == "strong"}
     places = [
-        Place(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0])) for s in settings
+        PlacedRecord(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0]))
+        for s in settings
     ]
     dimensions = dimensions_of(places)
     rows = tuple(_result(s, place, dimensions) for s, place in zip(settings, places, strict=True))
     return Results(tuple(source for source, _ in found), rows, dimensions, tuple(notes))
 
 
-def _result(setting: _Setting, place: Place, dimensions: Sequence[Dimension]) -> Result:
+def _result(setting: _Setting, place: PlacedRecord, dimensions: Sequence[Dimension]) -> Result:
     values = {dimension.name: dimension.text(place) for dimension in dimensions}
     settings = {dimension.name: dimension.value(place) for dimension in dimensions}
     line = " · ".join(values.values())
@@ -200,12 +197,12 @@ def _study(folder: Path) -> Source:
         planned = content["repeats"] * (len(cells) - len(problems))
         name, columns = str(content["name"]), tuple(content["columns"])
         labels = {str(key): str(label) for key, label in content.get("labels", {}).items()}
-        return Source(name, (folder,), columns, content["scaling"], planned, problems, labels)
+        return Source(name, (folder,), columns, scaling_of(folder), planned, problems, labels)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Source(folder.name, (folder,))
 
 
-def _incomplete(source: Source, runs: Sequence[Run]) -> Iterator[str]:
+def _incomplete(source: Source, runs: Sequence[StoredRun]) -> Iterator[str]:
     """What the study asks for, or a run should have, and is not there."""
     if source.planned is not None and len(runs) < source.planned:
         there = f"{len(runs)} of {count(source.planned, 'run')}"
@@ -217,20 +214,11 @@ def _incomplete(source: Source, runs: Sequence[Run]) -> Iterator[str]:
         yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: single steps of these are not known."
 
 
-def _settings(source: Source, runs: Sequence[Run]) -> Iterator[_Setting]:
+def _settings(source: Source, runs: Sequence[StoredRun]) -> Iterator[_Setting]:
     """Settings of one study beside their baselines, in the order of the runs."""
-    # In strong scaling a run is compared with one worker of the same batch in all, never of a worker's own.
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        in_all = run.record.spec["batch"] * run.record.spec["workers"] if source.scaling == "strong" else None
-        groups.setdefault(in_all, []).append(run)
-    for group in groups.values():
-        by_record = {id(run.record): run for run in group}
-        for row in scaling_rows([run.record for run in group]):
-            repeats, alone = (tuple(by_record[id(record)] for record in part) for part in (row.records, row.baseline))
-            whole = all(_is_whole(run.record) for run in (*repeats, *alone))
-            baseline = Setting(alone) if alone and alone != repeats else None
-            yield _Setting(source, row, repeats, Case(Setting(repeats), baseline) if whole else None)
+    for case in comparisons(runs, scaling=source.scaling):
+        whole = all(map(_is_whole, (*case.scaling.records, *case.scaling.baseline)))
+        yield _Setting(source, case.scaling, case.setting.runs, case if whole else None)
 
 
 def _is_whole(record: Record) -> bool:

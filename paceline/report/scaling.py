@@ -6,12 +6,13 @@ from typing import Any
 import altair as alt
 
 from paceline.measure.stats import Figure
+from paceline.numbers import count, rate
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, interval
-from paceline.studies.table import figure, rate
+from paceline.report.tables import TableCell, interval
+from paceline.studies.table import figure
 
 _ROOM = 1.12
 """Of an axis beyond the largest value; wider intervals are cut at its end, and told in full when hovered over."""
@@ -37,12 +38,12 @@ _HOVER = {
 }
 
 
-def times(value: Figure | None) -> Cell:
+def times(value: Figure | None) -> TableCell:
     """`1.94× (1.90–1.98)`."""
     return interval(value, "{:.2f}".format, "×")
 
 
-def share(value: Figure | None) -> Cell:
+def share(value: Figure | None) -> TableCell:
     """`97 % (95–99)`."""
     return interval(value, lambda part: f"{part * 100:.0f}", " %")
 
@@ -173,13 +174,13 @@ def point(result: Result) -> dict[str, Any]:
     for name, value in figures.items():
         if value is not None:
             values |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
-    devices = result.record.devices
+    devices = count(result.record.devices, "device")
     return {
         **values,
         "rate": f"{figure(row.throughput, rate)} {unit}",
         "speedup_text": times(row.speedup).text,
         "efficiency_text": share(row.efficiency).text,
-        "ideal_text": f"{rate(row.ideal)} {unit} on {devices} devices" if row.ideal else "no baseline",
+        "ideal_text": f"{rate(row.ideal)} {unit} on {devices}" if row.ideal else "no baseline",
         "conditions": result.conditions,
         "repeats": len(result.runs),
     }

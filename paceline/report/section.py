@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from paceline.report.tables import Table
+from paceline.report.tables import PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,4 +48,4 @@ class Section:
     """A paragraph each."""
 
     charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PageTable, ...] = ()

@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.timeline import trace
-from paceline.explain.words import count, ms
+from paceline.breakdown.trace import trace
+from paceline.measure.runs import StoredRun
 from paceline.measure.stats import Series
+from paceline.numbers import count, ms
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
@@ -104,23 +104,10 @@ def _typical_step(row: Result) -> list[dict[str, Any]]:
 
 
 def _is_whole(series: Sequence[Mapping[str, Series]]) -> bool:
-    needed = (
-        "begin",
-        "end",
-        "arrival",
-        "samples",
-        "input",
-        "forward",
-        "backward",
-        "exchange",
-        "update",
-        "other",
-        "held",
-    )
-    return all(name in worker for worker in series for name in needed)
+    return all(name in worker for worker in series for name in _NEEDED)
 
 
-def _nearest_to_median(run: Run, series: Sequence[Mapping[str, Series]]) -> int | None:
+def _nearest_to_median(run: StoredRun, series: Sequence[Mapping[str, Series]]) -> int | None:
     """Of the timed steps, of those with watched buckets if there are any: the one nearest to the median."""
     there = min(len(worker["end"]) for worker in series)
     timed = np.arange(there)[run.timed]
@@ -132,7 +119,7 @@ def _nearest_to_median(run: Run, series: Sequence[Mapping[str, Series]]) -> int 
     return int(steps[np.argmin(np.abs(lengths - np.median(lengths)))])
 
 
-def _slices(run: Run, series: Sequence[Mapping[str, Series]], number: int) -> Iterator[dict[str, Any]]:
+def _slices(run: StoredRun, series: Sequence[Mapping[str, Series]], number: int) -> Iterator[dict[str, Any]]:
     """The trace of one step, in milliseconds since the first worker began it."""
     events = [e for e in trace(run, series, [number])["traceEvents"] if e["ph"] == "X" and e["pid"] < _MOST_WORKERS]
     whole = [e for e in events if e["name"] == f"step {number}"]

@@ -10,7 +10,7 @@ from paceline.studies.table import figure
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One figure or word; what was not measured has no value."""
 
     text: str
@@ -20,7 +20,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PageTable:
     """Headings, and a cell for each in every row."""
 
     name: str
@@ -28,7 +28,7 @@ class Table:
 
     title: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     lines: tuple[str, ...] = ()
     """For every row the curve it belongs to, so that it is shown when its curve is; empty: all rows always are."""
 
@@ -41,23 +41,23 @@ class Table:
         return tuple(not any(isinstance(cell.value, str) for cell in column) for column in columns)
 
 
-def word(text: str) -> Cell:
+def word(text: str) -> TableCell:
     """A name or a sentence."""
-    return Cell(text, text)
+    return TableCell(text, text)
 
 
-def number(value: Value, written: Callable[[float], str] = str) -> Cell:
+def number(value: Value, written: Callable[[float], str] = str) -> TableCell:
     """A number, or the sign for what was not measured."""
     if isinstance(value, str):
         return word(value)
-    return Cell(NOTHING if value is None else written(value), value)
+    return TableCell(NOTHING if value is None else written(value), value)
 
 
-def interval(value: Figure | None, written: Callable[[float], str], unit: str = "") -> Cell:
+def interval(value: Figure | None, written: Callable[[float], str], unit: str = "") -> TableCell:
     """A figure with its 95 % interval."""
     if value is None:
-        return Cell(NOTHING)
-    return Cell(with_unit(value, written, unit), value.value, value.low, value.high)
+        return TableCell(NOTHING)
+    return TableCell(with_unit(value, written, unit), value.value, value.low, value.high)
 
 
 def with_unit(value: Figure | None, written: Callable[[float], str], unit: str) -> str:
@@ -66,7 +66,7 @@ def with_unit(value: Figure | None, written: Callable[[float], str], unit: str) 
     return text if value is None else f"{text}{unit}{gap}{ends}"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: PageTable) -> str:
     """A table that any Markdown reader draws; the title is a line above it."""
     rule = ["---:" if numeric else "---" for numeric in table.numeric]
     lines = [_line(table.headings), _line(rule, escaped=False)]

@@ -11,7 +11,7 @@ from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import COLUMNS
 
 _WORKERS, _SERVERS, _OTHERS, _ANYONE = "this run's workers", "its servers", "other processes", "anyone"
@@ -104,7 +104,7 @@ def _shown(busy: Sequence[tuple[Result, dict[str, float]]]) -> list[str]:
     return [part for part in _PARTS if any(parts.get(part) for _, parts in busy)]
 
 
-def _table(busy: Sequence[tuple[Result, dict[str, float]]]) -> Table:
+def _table(busy: Sequence[tuple[Result, dict[str, float]]]) -> PageTable:
     shown = _shown(busy)
     rows = tuple(
         (
@@ -117,9 +117,9 @@ def _table(busy: Sequence[tuple[Result, dict[str, float]]]) -> Table:
     title = f"Per cent of the devices' time; memory is the largest worker's · {conditions([row for row, _ in busy])}"
     headings = ("setting", "workers", "devices", *shown, "memory")
     lines = tuple(row.line for row, _ in busy)
-    return Table(name="utilisation", title=title, headings=headings, rows=rows, lines=lines)
+    return PageTable(name="utilisation", title=title, headings=headings, rows=rows, lines=lines)
 
 
-def _memory(row: Result) -> Cell:
+def _memory(row: Result) -> TableCell:
     value = measured(COLUMNS["memory"], row)
-    return Cell(COLUMNS["memory"].written(value), value)
+    return TableCell(COLUMNS["memory"].written(value), value)

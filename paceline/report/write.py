@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.errors import OutputError
+from paceline.files import write_whole
 from paceline.report.headline import verdict
 from paceline.report.page import GENERATOR, page
 from paceline.report.pictures import png, svg
@@ -24,10 +25,10 @@ def write(results: Results, answered: Sequence[Section], out: Path) -> list[Path
         pictures.mkdir(parents=True, exist_ok=True)
         for chart in charts:
             drawn = svg(chart)
-            _replace(pictures / f"{chart.name}.svg", drawn.encode())
-            _replace(pictures / f"{chart.name}.png", png(drawn))
-        _replace(markdown, _markdown(results, answered, pictures.name).encode())
-        _replace(out, page(results, answered).encode())
+            write_whole(pictures / f"{chart.name}.svg", drawn)
+            write_whole(pictures / f"{chart.name}.png", png(drawn))
+        write_whole(markdown, _markdown(results, answered, pictures.name))
+        write_whole(out, page(results, answered))
     except OSError as error:
         raise OutputError(f"--out {out} cannot be written ({error.strerror}): choose another place.") from error
     return [out, markdown, pictures]
@@ -41,16 +42,6 @@ def _check(out: Path, markdown: Path) -> None:
             raise OutputError(f"--out {out}: {file} is a folder. Choose another name.")
         if file.exists() and GENERATOR not in file.read_text(errors="replace")[:_BEGINNING]:
             raise OutputError(f"--out {out}: {file} exists and is no report of Paceline. Choose another name.")
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _markdown(results: Results, answered: Sequence[Section], pictures: str) -> str:

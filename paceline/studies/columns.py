@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.numbers import number
 from paceline.record import Record
 from paceline.units import human_bytes, human_seconds
 
@@ -35,11 +36,6 @@ class Column:
     def written(self, value: Value) -> str:
         """For reading."""
         return NOTHING if value is None else self.text(value)
-
-
-def number(value: float) -> str:
-    """Five digits; whole numbers whole."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.5g}"
 
 
 def _percent(value: float) -> str:

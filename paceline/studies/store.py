@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import DataError, OutputError
+from paceline.files import sync, write_whole
 from paceline.measure import sidecar
 from paceline.migrations import SCHEMA_VERSION
 from paceline.record import FAILURE_NAME, FILE_NAME, STUDY_NAME, Record
@@ -177,10 +178,10 @@ class Store:
             partial.mkdir()
             yield partial
             for file in partial.iterdir():
-                _sync(file)
-            _sync(partial)
+                sync(file)
+            sync(partial)
             partial.rename(self.folder_of(run))
-            _sync(self._runs)
+            sync(self._runs)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(self._failure_file(run).parent, ignore_errors=True)
@@ -272,25 +273,7 @@ def _refuse_newer(file: Path, error: DataError) -> None:
 
 def write_json(file: Path, content: Any) -> None:
     """Whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        with partial.open("w") as out:
-            json.dump(content, out, indent=2)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.rename(file)
-    finally:
-        partial.unlink(missing_ok=True)
-    _sync(file.parent)
-
-
-def _sync(path: Path) -> None:
-    """On the disk, so that it survives a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_whole(file, json.dumps(content, indent=2))
 
 
 def is_about_writing(error: OSError) -> bool:

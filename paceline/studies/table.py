@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paceline.measure.scaling import ScalingRow, scaling_rows
+from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
+from paceline.numbers import number, rate
 from paceline.record import Record
-from paceline.studies.columns import COLUMNS, NOTHING, Value, column, number
+from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
 from paceline.studies.epochs import epochs_of, over_repeats
 from paceline.studies.grid import Cell, Grid, differing
@@ -29,7 +30,7 @@ _UNLIKE_BASELINE = ("lr_rule", "lr_warmup", "mps")  # what one worker alone has 
 
 
 @dataclass(frozen=True)
-class Row:
+class StudyRow:
     """One cell and what came of it."""
 
     cell: Cell
@@ -40,7 +41,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Headings, and per row a text and a value for each."""
 
     title: str
@@ -52,7 +53,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableColumn:
     """One column of the table: its name in files, its heading for people, and what it has for each row."""
 
     name: str
@@ -62,18 +63,14 @@ class Entry:
     numeric: bool = True
 
 
-def rows_of(grid: Grid, contents: Contents) -> list[Row]:
+def rows_of(grid: Grid, contents: Contents) -> list[StudyRow]:
     """A row for every cell, in the order of the grid."""
     taken = {cell.key: _records(grid, cell, contents) for cell in grid.cells}
-    comparable: dict[Any, list[Record]] = {}
-    for cell in grid.cells:
-        # In strong scaling a run is compared with one worker of the same batch in all, never of a worker's own.
-        whole = cell.settings["batch"] if grid.study.scaling == "strong" else None
-        comparable.setdefault(whole, []).extend(taken[cell.key])
-    rows = [row for records in comparable.values() for row in scaling_rows(records)]
+    scaling: Scaling = "strong" if grid.study.scaling == "strong" else "weak"
+    rows = scaling_rows([record for records in taken.values() for record in records], scaling=scaling)
     scaled = {id(record): row for row in rows for record in row.records}
     return [
-        Row(cell, taken[cell.key], _scaling(scaled, taken[cell.key]), _state(grid, cell, contents))
+        StudyRow(cell, taken[cell.key], _scaling(scaled, taken[cell.key]), _state(grid, cell, contents))
         for cell in grid.cells
     ]
 
@@ -101,7 +98,7 @@ def _state(grid: Grid, cell: Cell, contents: Contents) -> str:
     return "not run"
 
 
-def make_table(grid: Grid, rows: Sequence[Row], contents: Contents) -> Table:
+def make_table(grid: Grid, rows: Sequence[StudyRow], contents: Contents) -> StudyTable:
     """Everything on one page."""
     settings = list(_settings(grid, rows))
     always = [*settings, *_results(rows)]
@@ -115,9 +112,9 @@ def make_table(grid: Grid, rows: Sequence[Row], contents: Contents) -> Table:
     return _table(title, entries, notes)
 
 
-def _table(title: str, entries: Sequence[Entry], notes: list[str]) -> Table:
+def _table(title: str, entries: Sequence[TableColumn], notes: list[str]) -> StudyTable:
     columns = [entry.values for entry in entries]
-    return Table(
+    return StudyTable(
         title=title,
         headings=tuple(entry.heading for entry in entries),
         texts=list(zip(*(entry.texts for entry in entries), strict=True)),
@@ -127,13 +124,13 @@ def _table(title: str, entries: Sequence[Entry], notes: list[str]) -> Table:
     )
 
 
-def _settings(grid: Grid, rows: Sequence[Row]) -> Iterator[Entry]:
+def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     """What is not the same in all rows; where every variant has a label, the label stands for its settings."""
     variants = grid.study.variants
     labelled = all(variant.label is not None for variant in variants)
     if labelled:
         labels = [row.cell.label or "baseline" for row in rows]
-        yield Entry("variant", "variant", labels, labels, numeric=False)
+        yield TableColumn("variant", "variant", labels, labels, numeric=False)
     told = {n for v in variants for n, values in v.axes.items() if len(values) == 1} if labelled else set()
     asked = differing(row.cell for row in rows if not row.cell.added)
     varying = differing(row.cell for row in rows)
@@ -146,45 +143,48 @@ def _settings(grid: Grid, rows: Sequence[Row]) -> Iterator[Entry]:
         values = [row.cell.setting(name) for row in rows]
         texts = [NOTHING if value is None else str(value) for value in values]
         numeric = all(isinstance(value, int | float | None) for value in values)
-        yield Entry(name, name.replace("_", " "), values, texts, numeric)
+        yield TableColumn(name, name.replace("_", " "), values, texts, numeric)
     for name, values in (("batch", _batches(rows)), ("lr", _rates(rows))):
         if len({value for value in values if value is not None}) > 1:
             heading = "batch per worker" if name == "batch" else name
-            yield Entry(name, heading, values, [NOTHING if v is None else f"{v:g}" for v in values])
+            texts = [NOTHING if v is None else str(v) if isinstance(v, int) else f"{v:g}" for v in values]
+            yield TableColumn(name, heading, values, texts)
 
 
-def _batches(rows: Sequence[Row]) -> list[int | None]:
+def _batches(rows: Sequence[StudyRow]) -> list[int | None]:
     return [row.records[0].spec["batch"] if row.records else row.cell.setting("batch") for row in rows]
 
 
-def _rates(rows: Sequence[Row]) -> list[float | None]:
+def _rates(rows: Sequence[StudyRow]) -> list[float | None]:
     return [row.records[0].learning["lr"] if row.records else row.cell.setting("lr") for row in rows]
 
 
-def grid_table(grid: Grid, rows: Sequence[Row], contents: Contents, expected: Sequence[float | None]) -> Table:
+def grid_table(
+    grid: Grid, rows: Sequence[StudyRow], contents: Contents, expected: Sequence[float | None]
+) -> StudyTable:
     """What will be run, before it is, and what of it is there and of no use."""
     settings = list(_settings(grid, rows))
     states = [row.state for row in rows]
     keys = [row.cell.key for row in rows]
     entries = [
         *settings,
-        Entry("state", "state", states, states, numeric=False),
-        Entry(
+        TableColumn("state", "state", states, states, numeric=False),
+        TableColumn(
             "expected_seconds",
             "time each",
             list(expected),
             [NOTHING if s is None else human_seconds(s) for s in expected],
         ),
-        Entry("key", "folder in runs/", keys, keys, numeric=False),
+        TableColumn("key", "folder in runs/", keys, keys, numeric=False),
     ]
     notes = [f"damaged: {why} It will be set aside and run again." for why in contents.damaged.values()]
     return _table(_title(grid.study, rows, {e.name for e in entries}), entries, notes)
 
 
-def _results(rows: Sequence[Row]) -> Iterator[Entry]:
+def _results(rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     """What every table has."""
     devices = [row.records[0].devices if row.records else None for row in rows]
-    yield Entry("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
+    yield TableColumn("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
     units = [row.records[0].throughput["unit"] if row.records else None for row in rows]
     unit = next((u for u in units if u is not None), None)
     alike = len(set(units) - {None}) == 1
@@ -193,23 +193,23 @@ def _results(rows: Sequence[Row]) -> Iterator[Entry]:
         row.state if made is None else figure(made, rate) + ("" if alike else f" {u}")
         for row, made, u in zip(rows, rates, units, strict=True)
     ]
-    yield Entry("throughput", f"{unit} (95 %)" if alike else "throughput (95 %)", rates, texts)
+    yield TableColumn("throughput", f"{unit} (95 %)" if alike else "throughput (95 %)", rates, texts)
     speedups = [row.scaling.speedup if row.scaling else None for row in rows]
-    yield Entry("speedup", "speed-up", speedups, [figure(s, lambda x: f"{x:.2f}×") for s in speedups])
+    yield TableColumn("speedup", "speed-up", speedups, [figure(s, lambda x: f"{x:.2f}×") for s in speedups])
     shares = [row.scaling.efficiency if row.scaling else None for row in rows]
-    yield Entry("efficiency", "efficiency", shares, [figure(share, lambda x: f"{x:.0%}") for share in shares])
+    yield TableColumn("efficiency", "efficiency", shares, [figure(share, lambda x: f"{x:.0%}") for share in shares])
 
 
-def _chosen(names: Sequence[str], rows: Sequence[Row]) -> Iterator[Entry]:
+def _chosen(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     """The columns asked for."""
     for name in names:
         if name == IDEAL:
             ideals = [row.scaling.ideal if row.scaling else None for row in rows]
-            yield Entry(name, "ideal", ideals, [NOTHING if i is None else rate(i) for i in ideals])
+            yield TableColumn(name, "ideal", ideals, [NOTHING if i is None else rate(i) for i in ideals])
             continue
         shown = column(name)
         values = [shown.over(row.records) for row in rows]
-        yield Entry(name, shown.heading, values, [shown.written(value) for value in values])
+        yield TableColumn(name, shown.heading, values, [shown.written(value) for value in values])
 
 
 def figure(value: Figure | None, written: Callable[[float], str]) -> str:
@@ -225,12 +225,7 @@ def figure(value: Figure | None, written: Callable[[float], str]) -> str:
     return f"{written(value.value)} ({written(value.low)}–{written(value.high)})"
 
 
-def rate(value: float) -> str:
-    """Four digits, and all of those before the point."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
+def _title(study: Study, rows: Sequence[StudyRow], shown: set[str]) -> str:
     """What is the same in all rows: the workload, weak or strong, batch, rate, and how it was timed."""
     parts = [f"{study.name}: {study.scaling} scaling"]
     workloads = dict.fromkeys(str(row.cell.setting("workload")) for row in rows)
@@ -243,8 +238,8 @@ def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
         batch = next((b for b in _batches(rows) if b is not None), None)
         parts.append(f"batch {batch} per worker" if batch is not None else "the workload's own batch per worker")
     if "lr" not in shown:
-        rate = next((lr for lr in _rates(rows) if lr is not None), None)
-        parts.append(f"lr {rate:g}" if rate is not None else "the workload's own lr")
+        lr = next((lr for lr in _rates(rows) if lr is not None), None)
+        parts.append(f"lr {lr:g}" if lr is not None else "the workload's own lr")
     rules = dict.fromkeys(str(row.cell.setting("lr_rule") or "none") for row in rows if not row.cell.added)
     parts.append(f"lr rule {' and '.join(rules)}")
     if study.equal is not None:
@@ -255,13 +250,13 @@ def _title(study: Study, rows: Sequence[Row], shown: set[str]) -> str:
     return ", ".join(parts)
 
 
-def _name(row: Row, settings: Sequence[Entry], index: int) -> str:
+def _name(row: StudyRow, settings: Sequence[TableColumn], index: int) -> str:
     """How a row is called in notes."""
     words = [f"{e.heading} {e.texts[index]}" if e.numeric else e.texts[index] for e in settings]
     return " · ".join(words) or row.cell.key
 
 
-def _notes(grid: Grid, rows: Sequence[Row], names: Sequence[str], contents: Contents) -> list[str]:
+def _notes(grid: Grid, rows: Sequence[StudyRow], names: Sequence[str], contents: Contents) -> list[str]:
     """What went wrong, and warnings of rates and of runs; what is said of several rows in like words is said once."""
     said: dict[str, dict[str, str]] = {}
     for row, name in zip(rows, names, strict=True):
@@ -280,7 +275,7 @@ def _said_once(texts: Mapping[str, str], rows: int) -> str:
     return f"{where} (figures of the first): {first}" if others else f"{where}: {first}"
 
 
-def _what_went_wrong(grid: Grid, row: Row, contents: Contents) -> Iterator[str]:
+def _what_went_wrong(grid: Grid, row: StudyRow, contents: Contents) -> Iterator[str]:
     if row.cell.problem is not None:
         yield f"impossible: {row.cell.problem}"
     for run in grid.runs_of(row.cell):
@@ -291,7 +286,7 @@ def _what_went_wrong(grid: Grid, row: Row, contents: Contents) -> Iterator[str]:
         yield f"{row.state} are there."
 
 
-def _not_equal(study: Study, row: Row) -> str | None:
+def _not_equal(study: Study, row: StudyRow) -> str | None:
     """What was to be equal and was not: how much data there is, and so its last batch, is known only in the run."""
     if study.equal is None:
         return None
@@ -310,7 +305,7 @@ def _not_equal(study: Study, row: Row) -> str | None:
     return f"{study.equal} are not equal, {made:,} of {asked:,}; {why}."
 
 
-def _unknown(names: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+def _unknown(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[str]:
     """Columns that name no figure and no metric of any record."""
     metrics = {name for row in rows for r in row.records for v in r.learning["validation"] for name in v["metrics"]}
     for name in names:
@@ -319,7 +314,7 @@ def _unknown(names: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
             yield f"Nothing is called {name!r} in these records. Columns: {known}."
 
 
-def epoch_table(grid: Grid, rows: Sequence[Row], store: Store) -> Table:
+def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTable:
     """A row per cell and epoch."""
     settings = list(_settings(grid, rows))
     entries: list[dict[str, Any]] = []
@@ -331,7 +326,7 @@ def epoch_table(grid: Grid, rows: Sequence[Row], store: Store) -> Table:
     names = dict.fromkeys(name for entry in entries for name in entry)
     words = {entry.name for entry in settings if not entry.numeric}
     shown = [
-        Entry(
+        TableColumn(
             name, name if name in COLUMNS else name.replace("_", " "), values, _texts(name, values), name not in words
         )
         for name in names
@@ -353,7 +348,7 @@ def plain(value: Any) -> Any:
     return {"value": value.value, "low": value.low, "high": value.high, **limited}
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: StudyTable) -> str:
     """One line per row; a figure with an interval takes three columns."""
     flat = [dict(_flat(row)) for row in table.values]
     header = list(dict.fromkeys(name for row in flat for name in row))

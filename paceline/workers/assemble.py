@@ -26,11 +26,11 @@ from paceline.traffic.base import Traffic
 from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
-from paceline.workers.clock import Clock
 from paceline.workers.emulation import EmulatedModel, MeteredReplica, Timing, timing_of
-from paceline.workers.gradient_times import GradientTimes
-from paceline.workers.meter import CoreMeter
-from paceline.workers.ticks import DeviceTicks, HostTicks, Ticks
+from paceline.workers.timing.clock import Clock
+from paceline.workers.timing.gradient_times import GradientTimes
+from paceline.workers.timing.meter import CoreMeter
+from paceline.workers.timing.ticks import DeviceTicks, HostTicks, Ticks
 from paceline.workers.trial import freeze, shared_trial
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload

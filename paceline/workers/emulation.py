@@ -13,7 +13,7 @@ from paceline.devices.emulated import Pace, Profiled
 from paceline.errors import SpecError
 from paceline.spec import RunSpec
 from paceline.strategies.base import Replica
-from paceline.workers.meter import Meter
+from paceline.workers.timing.meter import Meter
 from paceline.workers.trial import Trial
 from paceline.workloads.base import BatchTensors, Workload, count_samples
 

@@ -9,12 +9,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from paceline.workers.clock import Clock
+from paceline.workers.timing.clock import Clock
 
 _PROGRESS_EVERY_SECONDS = 0.25
 
 
-class Link:
+class ParentLink:
     """Messages are JSON, never pickled. A thread listens, so that a busy or hanging worker still answers."""
 
     def __init__(self, connection: "Connection[bytes, bytes]", scratch: Path) -> None:

@@ -12,9 +12,9 @@ from paceline.feeds.base import Batch
 from paceline.strategies.base import Replica, Share
 from paceline.strategies.group import Group
 from paceline.workers.checkpoint import Progress
-from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.schedule import Schedule
+from paceline.workers.timing.clock import Clock
 from paceline.workloads.base import BatchTensors, Workload
 
 

@@ -15,8 +15,8 @@ from paceline.strategies.base import Replica
 from paceline.strategies.group import Group
 from paceline.workers import checkpoint
 from paceline.workers.checkpoint import Progress
-from paceline.workers.link import Link
-from paceline.workers.meter import Meter
+from paceline.workers.link import ParentLink
+from paceline.workers.timing.meter import Meter
 from paceline.workers.validation import validate
 from paceline.workloads.base import Data, Workload
 
@@ -31,7 +31,7 @@ class Pause:
     module: nn.Module
     replica: Replica
     group: Group
-    link: Link
+    link: ParentLink
     device: torch.device
     checkpoints: Path
     steps_per_epoch: int | None

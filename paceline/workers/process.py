@@ -14,7 +14,7 @@ from paceline import netns
 from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
 from paceline.workers.assignment import Assignment, Gifts
-from paceline.workers.link import Link
+from paceline.workers.link import ParentLink
 
 
 def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: Gifts) -> None:
@@ -31,7 +31,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
         os.sched_setaffinity(0, assignment.slot.cores)
     if assignment.spec.precision == "bf16" and assignment.placement.kind == "cpu" and not bf16_kernels_work():
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # read at oneDNN's first use, which is still to come
-    link = Link(connection, assignment.scratch)
+    link = ParentLink(connection, assignment.scratch)
     try:
         from paceline.workers.run import run
 

@@ -21,17 +21,17 @@ from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
 from paceline.workers.emulation import EmulatedModel, MeteredReplica
 from paceline.workers.limit import Limit
-from paceline.workers.link import Link
+from paceline.workers.link import ParentLink
 from paceline.workers.loop import Course, train
-from paceline.workers.meter import meter_for
 from paceline.workers.pause import Pause
 from paceline.workers.report import EmulatedUse, StrategyFigures, TensorSize, WorkerReport
 from paceline.workers.schedule import Schedule
+from paceline.workers.timing.meter import meter_for
 
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
-def run(assignment: Assignment, link: Link, gifts: Gifts) -> WorkerReport:
+def run(assignment: Assignment, link: ParentLink, gifts: Gifts) -> WorkerReport:
     """Train as assigned; what this worker has to report."""
     begun = time.perf_counter()
     parts = assemble(assignment, gifts)
@@ -64,7 +64,7 @@ def run(assignment: Assignment, link: Link, gifts: Gifts) -> WorkerReport:
         parts.close()
 
 
-def _pause(parts: Parts, assignment: Assignment, link: Link) -> Pause:
+def _pause(parts: Parts, assignment: Assignment, link: ParentLink) -> Pause:
     return Pause(
         spec=parts.spec,
         workload=parts.workload,
@@ -80,7 +80,7 @@ def _pause(parts: Parts, assignment: Assignment, link: Link) -> Pause:
     )
 
 
-def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course:
+def _course(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> Course:
     spec = parts.spec
     warmup = spec.lr_warmup or 0
 
@@ -113,7 +113,7 @@ def _course(parts: Parts, link: Link, total: int | None, pause: Pause) -> Course
     )
 
 
-def _enough(parts: Parts, link: Link) -> Callable[[], bool]:
+def _enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
     """Whether the rate is known well enough by now: this worker's, or, where nobody waits for others, everybody's."""
     stopping, told, said = Stopping(parts.spec.until_percent or 0.0), 0, False
     together = parts.strategy.synchronous

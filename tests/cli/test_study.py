@@ -27,7 +27,7 @@ from paceline.studies.definition import make_study
 from paceline.studies.grid import spread
 from paceline.studies.schedule import carry_out
 from paceline.studies.store import Store
-from paceline.studies.table import Table
+from paceline.studies.table import StudyTable
 
 TESTS = Path(__file__).parent.parent
 TINY = ["faulty:faulty", "--workers", "1,2", "--steps", "20", "--out", "out"]
@@ -242,7 +242,7 @@ def test_a_wrong_request_exits_2_with_the_remedy_and_changes_nothing(what: str, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-TABLE = Table(
+TABLE = StudyTable(
     title="tried: weak scaling, batch 8 per worker",
     headings=("strategy", "workers", "images/s (95 %)"),
     texts=[("allreduce:bucket=25MB,wire=bf16", "1", "326.6 (323.1–328.9)"), ("ps", "2", "512 (505–520)")],

@@ -15,10 +15,11 @@ from paceline.errors import DataError, DeviceError, SpecError
 from paceline.measure.emulation import host_limits, host_was_limit
 from paceline.measure.profile import Profile
 from paceline.measure.scaling import scaling_rows
+from paceline.numbers import rate
 from paceline.record import Record
 from paceline.references.published import rate_of
 from paceline.spec import RunSpec
-from paceline.studies.table import figure, rate
+from paceline.studies.table import figure
 
 SIZED = "resnet18:image=32,samples=8,parameters=200000,tensors=4"
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from situations import ALONE, USUAL, Situation, alone, write
 
-from paceline.explain.case import Cause
-from paceline.explain.runs import find
+from paceline.explain.cause import Cause
 from paceline.explain.verdict import Explanation, account
+from paceline.measure.runs import find
 
 
 def explain(folder: Path, situation: Situation, *others: Situation, series: bool = True) -> Explanation:

@@ -9,9 +9,9 @@ from situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
 from paceline.explain.data import as_data
-from paceline.explain.runs import find
 from paceline.explain.verdict import Account, account
-from paceline.explain.words import whole_percents
+from paceline.measure.runs import find
+from paceline.numbers import whole_percents
 
 SERVER = [{"server": 0, "device": "cpu:9", "cores": [9], "place": "own", "utilisation_percent": 50.0}]
 SETTINGS: dict[str, Situation] = {

@@ -9,8 +9,8 @@ from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
 from paceline.explain.data import as_data
-from paceline.explain.runs import find
 from paceline.explain.verdict import account
+from paceline.measure.runs import find
 from paceline.spec import RunSpec
 
 WITHIN = 0.10

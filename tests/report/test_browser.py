@@ -12,14 +12,14 @@ from playwright.sync_api import Browser, Locator
 from report import made
 from report.browser import Visit, chromium, visit
 
-from paceline.report import against, styles
 from paceline.report.page import page, sections
+from paceline.report.published import against, styles
 from paceline.report.results import read
 from paceline.report.section import Section
-from paceline.report.tables import Table, number
+from paceline.report.tables import PageTable, number
 
 HOSTILE = """<img src=x onerror="document.title='taken'"> & 'two' "quotes" </script><script>alert(1)</script>"""
-NUMBERS = Table(
+NUMBERS = PageTable(
     name="numbers",
     title="Numbers",
     headings=("count",),

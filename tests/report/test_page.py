@@ -14,7 +14,7 @@ from report.made import changed, describe, large, study, usual
 from paceline.errors import OutputError
 from paceline.report.page import page, sections
 from paceline.report.results import read
-from paceline.report.tables import Table, number, to_markdown, word
+from paceline.report.tables import PageTable, number, to_markdown, word
 from paceline.report.write import write
 
 HOSTILE = """<img src=x onerror=alert(1)> & "two" 'quotes' </script><script>alert(2)</script><!-- `x` | y"""
@@ -112,7 +112,7 @@ def test_names_appear_as_text(tmp_path: Path) -> None:
 
 
 def test_markdown_keeps_a_table_whole_whatever_is_in_it() -> None:
-    table = Table(
+    table = PageTable(
         name="t", title="A *title*", headings=("what", "n"), rows=((word("a|b <i>\n`c`"), number(1234, "{:,}".format)),)
     )
     assert to_markdown(table) == "A \\*title\\*\n\n| what | n |\n| --- | ---: |\n| a\\|b &lt;i&gt; \\`c\\` | 1,234 |"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from report.made import STEPS, baseline, changed, learning, study, together, usual
 
-from paceline.explain.gap import LABELS
+from paceline.breakdown.gap import LABELS
 from paceline.report import page
 from paceline.report.arrivals import arrivals
 from paceline.report.gap import gap_to_ideal

@@ -16,10 +16,10 @@ from paceline.strategies.base import NoEvents
 from paceline.strategies.group import Group
 from paceline.strategies.server import ServerThread
 from paceline.workers.checkpoint import Progress
-from paceline.workers.clock import Clock
 from paceline.workers.limit import Limit
 from paceline.workers.loop import Course, micro_batches, train
 from paceline.workers.schedule import Schedule
+from paceline.workers.timing.clock import Clock
 from paceline.workers.trial import freeze, try_out
 from paceline.workloads import catalogue as workloads
 from paceline.workloads.base import Data, Workload

@@ -11,15 +11,16 @@ from studies.quick import Notes, QuickEngine, study
 
 from paceline.errors import WorkerLost
 from paceline.measure.stats import Figure
+from paceline.numbers import rate
 from paceline.spec import RunSpec
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, spread
 from paceline.studies.schedule import carry_out
 from paceline.studies.store import Store
-from paceline.studies.table import Table, epoch_table, figure, grid_table, make_table, rate, rows_of, to_csv
+from paceline.studies.table import StudyTable, epoch_table, figure, grid_table, make_table, rows_of, to_csv
 
 
-def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> Table:
+def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> StudyTable:
     contents = carry_out(grid, Store(folder), engine or QuickEngine(), Notes())
     return make_table(grid, rows_of(grid, contents), contents)
 

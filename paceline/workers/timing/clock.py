@@ -9,10 +9,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paceline.workers.buckets import NOTHING_SPENT, BucketLog, Noted
-from paceline.workers.marks import PHASES, Marks, Phase
-from paceline.workers.queue import RunQueue
-from paceline.workers.ticks import HostTicks, Tick, Ticks
+from paceline.workers.timing.buckets import NOTHING_SPENT, BucketLog, Noted
+from paceline.workers.timing.marks import PHASES, Marks, Phase
+from paceline.workers.timing.queue import RunQueue
+from paceline.workers.timing.ticks import HostTicks, Tick, Ticks
 
 _FOLLOWING: dict[Phase, Phase] = dict(zip(PHASES, (*PHASES[1:], PHASES[0]), strict=True))
 _FIGURES = ("samples", "units", "loss", "queued", "in_update", "held")

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.workers.clock import Clock
-from paceline.workers.gradient_times import GradientTimes
-from paceline.workers.marks import PHASES
-from paceline.workers.ticks import DeviceTicks
+from paceline.workers.timing.clock import Clock
+from paceline.workers.timing.gradient_times import GradientTimes
+from paceline.workers.timing.marks import PHASES
+from paceline.workers.timing.ticks import DeviceTicks
 
 
 class Told:
@@ -218,7 +218,7 @@ def test_a_bucket_in_pieces_ends_with_its_last_one_and_one_that_never_ended_is_l
 
 
 def test_a_long_run_keeps_a_bounded_number_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.workers.buckets._MOST_ROWS", 40)
+    monkeypatch.setattr("paceline.workers.timing.buckets._MOST_ROWS", 40)
     told = Told()
     clock = Clock(told)
     clock.begin()

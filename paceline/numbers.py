@@ -1,6 +1,21 @@
-"""Figures as sentences need them."""
+"""Numbers as people read them: `19,520`, never `1.952e+04`; `1 worker`, `2 workers`."""
 
 from collections.abc import Mapping
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """So many digits, and all of those before the point: `19520.4` → `"19,520"`, `23.944` → `"23.94"`."""
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:,.{digits}g}"
+
+
+def rate(value: float) -> str:
+    """Samples, images or words per second, with four digits."""
+    return significant(value)
+
+
+def number(value: float) -> str:
+    """A loss, a count or a setting: whole numbers whole, others with five digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else significant(value, 5)
 
 
 def ms(seconds: float) -> str:

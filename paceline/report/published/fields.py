@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from paceline.measure.scaling import ScalingRow
+from paceline.numbers import number as digits
+from paceline.numbers import rate
 from paceline.record import Record
-from paceline.report.tables import Cell, interval, number, word
+from paceline.report.tables import TableCell, interval, number, word
 from paceline.studies.columns import COLUMNS, NOTHING, Column
-from paceline.studies.columns import number as digits
-from paceline.studies.table import rate
 
-Field = Callable[[ScalingRow], Cell]
+Field = Callable[[ScalingRow], TableCell]
 """One cell of a row; what was not measured has no value."""
 
 
@@ -31,12 +31,12 @@ def machine_of(record: Record) -> str:
     return str(record.environment.get("host") or NOTHING)
 
 
-def throughput(row: ScalingRow) -> Cell:
+def throughput(row: ScalingRow) -> TableCell:
     """Units per second."""
     return interval(row.throughput, rate)
 
 
-def speedup(row: ScalingRow, sign: str = "") -> Cell:
+def speedup(row: ScalingRow, sign: str = "") -> TableCell:
     """Against one worker alone."""
     return interval(row.speedup, "{:.2f}".format, sign)
 

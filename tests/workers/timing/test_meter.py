@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from paceline.workers.meter import CoreMeter, GpuMeter, NoMeter, meter_for
+from paceline.workers.timing.meter import CoreMeter, GpuMeter, NoMeter, meter_for
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -62,7 +62,7 @@ def test_what_other_machines_took_of_a_core_is_part_of_what_was_busy(monkeypatch
         steal: float
 
     times = iter([Times(100.0, 50.0, 5.0), Times(100.04, 50.03, 5.03)])
-    monkeypatch.setattr("paceline.workers.meter.psutil.cpu_times", lambda percpu: [next(times)])
+    monkeypatch.setattr("paceline.workers.timing.meter.psutil.cpu_times", lambda percpu: [next(times)])
     meter = CoreMeter([0])
     meter.resume()
     time.sleep(0.1)

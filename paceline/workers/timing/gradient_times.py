@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from paceline.workers.ticks import Tick, Ticks
+from paceline.workers.timing.ticks import Tick, Ticks
 
 
 class GradientTimes:

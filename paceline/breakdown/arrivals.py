@@ -6,8 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from paceline.explain.runs import Run
-from paceline.explain.setting import Setting, mean
+from paceline.breakdown.setting import Setting, mean
+from paceline.measure.runs import StoredRun
 from paceline.measure.stats import Series
 
 SYSTEMATIC = 0.75
@@ -21,7 +21,7 @@ ENOUGH_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Lateness:
+class LateWorker:
     """A worker's arrival compared with the others'."""
 
     rank: int
@@ -32,7 +32,7 @@ class Lateness:
     """Of the steps in which it was late: after the mean of the others or, from the record alone, after all of them."""
 
 
-def slow_workers(setting: Setting) -> tuple[Lateness, ...]:
+def slow_workers(setting: Setting) -> tuple[LateWorker, ...]:
     """Workers that are late again and again, the latest first; at least one worker is never slow."""
     workers = range(len(setting.workers))
     if len(workers) < 2 or not setting.traffic.synchronous or setting.steps_timed < ENOUGH_STEPS:
@@ -47,7 +47,7 @@ def slow_workers(setting: Setting) -> tuple[Lateness, ...]:
     return tuple(sorted((late[rank] for rank in slow), key=lambda lateness: -lateness.seconds))
 
 
-def uneven_worker(setting: Setting) -> Lateness | None:
+def uneven_worker(setting: Setting) -> LateWorker | None:
     """Without a barrier nobody is late: the worker whose own step is longest, and by how much, if that is much."""
     workers = setting.workers
     if setting.traffic.synchronous or len(workers) < 2 or setting.steps_timed < ENOUGH_STEPS:
@@ -55,14 +55,14 @@ def uneven_worker(setting: Setting) -> Lateness | None:
     own = {w.rank: sum(seconds for name, seconds in w.phases.items() if name != "wait") for w in workers}
     slowest = max(own, key=lambda rank: own[rank])
     delay = own[slowest] - (mean(seconds for rank, seconds in own.items() if rank != slowest) or 0.0)
-    return Lateness(slowest, delay, 1.0) if delay >= WORTH_NAMING * setting.step_seconds else None
+    return LateWorker(slowest, delay, 1.0) if delay >= WORTH_NAMING * setting.step_seconds else None
 
 
-def _is_slow(lateness: Lateness, setting: Setting) -> bool:
+def _is_slow(lateness: LateWorker, setting: Setting) -> bool:
     return lateness.share >= SYSTEMATIC and lateness.seconds >= WORTH_NAMING * setting.step_seconds
 
 
-def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, Lateness]:
+def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, LateWorker]:
     """Every worker's lateness against `others_of` it, averaged over the repeats."""
     found: dict[int, list[tuple[float, float]]] = {rank: [] for rank in others_of}
     for run in setting.runs:
@@ -76,19 +76,19 @@ def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, L
             if row.get("late_seconds") is not None:
                 found[rank].append((row["late_seconds"], row["last_share"]))
     return {
-        rank: Lateness(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
+        rank: LateWorker(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
         for rank, rows in found.items()
     }
 
 
-def arrivals_of(run: Run) -> Series | None:
+def arrivals_of(run: StoredRun) -> Series | None:
     """Arrivals of all workers in the timed steps, workers × steps; None without the sidecar."""
     if run.series is None:
         return None
     return np.array([worker["arrival"][run.timed] for worker in run.series])
 
 
-def systematic_wait(slow: Sequence[Lateness], workers: int) -> float:
+def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:
     """Mean wait that slow workers alone make: the latest one's delay, less the mean delay over all workers."""
     if not slow:
         return 0.0

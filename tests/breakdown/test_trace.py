@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from situations import USUAL, WARMUP, Situation, write
+from explain.situations import USUAL, WARMUP, Situation, write
 
+from paceline.breakdown.trace import parse_steps, write_trace
 from paceline.errors import DataError, OutputError, SpecError
-from paceline.explain.runs import Run, find
-from paceline.explain.timeline import parse_steps, write_trace
+from paceline.measure.runs import StoredRun, find
 
 NANOSECOND = 1e-3
 """In microseconds, the unit of a trace: the edges are rounded to it."""
@@ -19,12 +19,12 @@ NANOSECOND = 1e-3
 BUCKETS = {"buckets": [4_000_000, 1_000_000, 2_000_000], "latency": 0.001, "bandwidth": 1e8}
 
 
-def run_of(folder: Path, **changes: Any) -> Run:
+def run_of(folder: Path, **changes: Any) -> StoredRun:
     (run,) = find([write(folder / "run", Situation(noise=0.005, **changes))]).runs
     return run
 
 
-def traced(run: Run, file: Path, steps: range | None = None) -> list[dict[str, Any]]:
+def traced(run: StoredRun, file: Path, steps: range | None = None) -> list[dict[str, Any]]:
     write_trace(run, file, steps)
     content = json.loads(file.read_text())
     assert content["displayTimeUnit"] == "ms"
@@ -140,5 +140,5 @@ def test_a_trace_needs_the_series_and_overwrites_nothing(tmp_path: Path) -> None
         write_trace(run, tmp_path / "no" / "folder.json")
     (run.folder / "series.npz").unlink()
     with pytest.raises(DataError, match=r"series.npz"):
-        write_trace(Run(run.folder, run.record), tmp_path / "new.json")
+        write_trace(StoredRun(run.folder, run.record), tmp_path / "new.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "trace.json"]

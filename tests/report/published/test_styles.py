@@ -10,8 +10,8 @@ from studies.quick import record_of
 from paceline.errors import SpecError
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.record import Record
-from paceline.report import styles
-from paceline.report.tables import Table
+from paceline.report.published import styles
+from paceline.report.tables import PageTable
 from paceline.spec import RunSpec
 
 STYLES = ("seed-000", "seed-001", "seed-002", "seed-003", "seed-004")
@@ -39,7 +39,7 @@ def rows(*records: Record) -> list[ScalingRow]:
     return scaling_rows(records)
 
 
-def texts(table: Table) -> list[tuple[str, ...]]:
+def texts(table: PageTable) -> list[tuple[str, ...]]:
     return [tuple(cell.text for cell in row) for row in table.rows]
 
 
@@ -132,7 +132,7 @@ def test_strong_scaling_is_named_with_the_batch_of_all_workers() -> None:
     assert "strong scaling, batch 16 in all" in titles[1]
 
 
-def notes(tables: Sequence[Table]) -> list[str]:
+def notes(tables: Sequence[PageTable]) -> list[str]:
     return [note for table in tables for note in table.notes]
 
 

@@ -9,21 +9,21 @@ import altair as alt
 
 from paceline import references
 from paceline.errors import SpecError
-from paceline.explain.words import count
 from paceline.measure.stats import Figure
+from paceline.numbers import count
 from paceline.record import Record
 from paceline.references import spreadsheet
 from paceline.references.audit import audit
 from paceline.references.base import Reference
 from paceline.references.findings import Finding, listed
 from paceline.report import charts
-from paceline.report.counterparts import Counterpart, counterparts
-from paceline.report.fields import networks_of, nodes_of
+from paceline.report.published.counterparts import Counterpart, counterparts
+from paceline.report.published.fields import networks_of, nodes_of
 from paceline.report.results import Results
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Chart, Section
 from paceline.report.shown import shown_first
-from paceline.report.tables import Cell, Table, number, word
+from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import NOTHING
 
 _ROOM = 1.12
@@ -106,7 +106,7 @@ def _findings(pairs: Sequence[Counterpart]) -> Iterator[str]:
         yield f"The table has all {len(last)} curves."
 
 
-def _differences(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> Table:
+def _differences(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
     """What else than the strategy may make the difference."""
     records = [row.record for row in results.rows]
     compared = [pair.theirs for pair in pairs if pair.theirs is not None] or [
@@ -121,7 +121,7 @@ def _differences(results: Results, reference: Reference, pairs: Sequence[Counter
         "speed-up against": ("one worker alone on one device, without exchange", reference.baseline),
         "source": (results.title, reference.source),
     }
-    return Table(
+    return PageTable(
         name="differences",
         title=f"What differs between ours and {reference.name}",
         headings=("what", "ours", "theirs"),
@@ -178,10 +178,10 @@ def _faults(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[str]
         yield f"Known {severity} of {reference.name}{place}: {found[0].sentence}"
 
 
-def _table(reference: Reference, pairs: Sequence[Counterpart]) -> Table:
+def _table(reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
     """A row for each of ours; what only they have is in the chart."""
     ours = [pair for pair in pairs if pair.ours is not None]
-    return Table(
+    return PageTable(
         name="against",
         title=f"Speed-up and efficiency, ours and those of {reference.name}",
         headings=_HEADINGS,
@@ -191,7 +191,7 @@ def _table(reference: Reference, pairs: Sequence[Counterpart]) -> Table:
     )
 
 
-def _cells(pair: Counterpart) -> tuple[Cell, ...]:
+def _cells(pair: Counterpart) -> tuple[TableCell, ...]:
     ours, theirs = pair.ours, pair.theirs
     return (
         word(pair.line),

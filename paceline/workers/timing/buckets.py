@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paceline.workers.ticks import Tick, Ticks
+from paceline.workers.timing.ticks import Tick, Ticks
 
 _MOST_ROWS = 100_000
 

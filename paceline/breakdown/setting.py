@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from paceline.explain.runs import Run
-from paceline.explain.words import count
+from paceline.measure.runs import StoredRun
+from paceline.numbers import count
 from paceline.record import PHASES, Record
 from paceline.traffic import catalogue
 from paceline.traffic.base import Traffic
@@ -49,7 +49,7 @@ class Worker:
 class Setting:
     """Runs whose specs are equal except for the turn."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[StoredRun, ...]
 
     @property
     def spec(self) -> Mapping[str, Any]:

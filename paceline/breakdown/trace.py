@@ -1,9 +1,7 @@
 """A run's steps as a Chrome trace, for Perfetto: a process per worker, its phases and its buckets on lanes."""
 
-import contextlib
 import heapq
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import DataError, OutputError, SpecError
-from paceline.explain.runs import Run
+from paceline.files import write_whole
+from paceline.measure.runs import StoredRun
 from paceline.measure.stats import Series
 from paceline.record import SIDECAR_NAME
 from paceline.traffic import catalogue
@@ -38,27 +37,22 @@ def parse_steps(text: str) -> range:
     return chosen
 
 
-def write_trace(run: Run, file: Path, steps: range | None = None) -> int:
+def write_trace(run: StoredRun, file: Path, steps: range | None = None) -> int:
     """Write the trace of a run; returns how many steps are in it. An existing file is never overwritten."""
     if run.series is None:
         raise DataError(f"{run.folder} has no readable {SIDECAR_NAME}, which a trace is made of: nothing was written.")
     chosen = choose_steps(run, run.series, steps)
     text = json.dumps(trace(run, run.series, chosen), allow_nan=False, separators=(",", ":"))
-    if file.exists():
-        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.")
-    partial = file.with_name(f".{file.name}.partial")
     try:
-        with partial.open("w") as out:
-            out.write(text)
-        os.replace(partial, file)
+        write_whole(file, text, overwrite=False)
+    except FileExistsError:
+        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.") from None
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise OutputError(f"--trace {file} cannot be written ({error.strerror}): choose another file.") from error
     return len(chosen)
 
 
-def choose_steps(run: Run, workers: Sequence[Worker], asked: range | None) -> list[int]:
+def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None) -> list[int]:
     """The steps to show: those asked for, or a bounded choice with the first timed ones and a sample of the rest."""
     there = min(len(worker["end"]) for worker in workers)
     most = max(2, min(_MOST_STEPS, _MOST_WORKER_STEPS // len(workers)))
@@ -80,7 +74,7 @@ def choose_steps(run: Run, workers: Sequence[Worker], asked: range | None) -> li
     return head + sorted({int(step) for step in picked})
 
 
-def trace(run: Run, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str, Any]:
+def trace(run: StoredRun, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str, Any]:
     """The whole trace; times in microseconds since the first worker began its first step."""
     origin = min(float(worker["begin"][0]) for worker in workers)
     waits = _waits(run, workers)
@@ -98,7 +92,7 @@ def trace(run: Run, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str
     }
 
 
-def _waits(run: Run, workers: Sequence[Worker]) -> list[Series]:
+def _waits(run: StoredRun, workers: Sequence[Worker]) -> list[Series]:
     """Per worker and step, the part of `exchange` that is waiting: A − A_r, or held back by a staleness bound."""
     if not catalogue.resolve(run.record.spec["strategy"]).synchronous:
         return [worker["held"] for worker in workers]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.explain.setting import Setting
-from paceline.explain.words import whole_percents
+from paceline.breakdown.setting import Setting
+from paceline.numbers import whole_percents
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "input": ("input",),

@@ -18,7 +18,7 @@ _PLACE = ("host", "system", "processor", "cores", "device_kind")
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """A record, where it lies, and every worker's series beside it."""
 
     folder: Path
@@ -44,31 +44,31 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRuns:
     """What the paths hold, and what is to be said about it."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[StoredRun, ...]
     notes: tuple[str, ...]
     scaling: Scaling | None = None
     """As the study says; None for runs that are of no study, or of several that differ."""
 
 
-def find(paths: Sequence[Path]) -> Found:
+def find(paths: Sequence[Path]) -> StoredRuns:
     """All runs that the paths name, each once, in their order."""
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, StoredRun] = {}
     notes: list[str] = []
-    scalings = {_scaling(path) for path in paths}
+    scalings = {scaling_of(path) for path in paths}
     for path in paths:
-        here = {file.resolve(): Run(folder, Record.load(file)) for folder, file in _records(path, notes)}
+        here = {file.resolve(): StoredRun(folder, Record.load(file)) for folder, file in _records(path, notes)}
         for file, run in sorted(here.items(), key=lambda item: _in_order(item[1].record)):
             runs.setdefault(file, run)
-    return Found(tuple(runs.values()), tuple(notes), scalings.pop() if len(scalings) == 1 else None)
+    return StoredRuns(tuple(runs.values()), tuple(notes), scalings.pop() if len(scalings) == 1 else None)
 
 
-def _scaling(path: Path) -> Scaling | None:
-    """What a study's description says."""
+def scaling_of(folder: Path) -> Scaling | None:
+    """Weak or strong, as the description of a study says; None where the folder holds no study."""
     try:
-        described = json.loads((path / STUDY_NAME).read_text())
+        described = json.loads((folder / STUDY_NAME).read_text())
         scaling = described["scaling"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -112,7 +112,7 @@ def _failure(path: Path) -> str:
         return f"{file} cannot be read."
 
 
-def of_one_machine(runs: Sequence[Run], *, anyway: bool) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+def of_one_machine(runs: Sequence[StoredRun], *, anyway: bool) -> tuple[tuple[StoredRun, ...], tuple[str, ...]]:
     """The runs, if they may be compared; on request those of different machines, too, with the difference in words."""
     differences = [
         f"{what}: {' / '.join(map(str, values))}" for what, values in _places(runs).items() if len(values) > 1
@@ -128,7 +128,7 @@ def of_one_machine(runs: Sequence[Run], *, anyway: bool) -> tuple[tuple[Run, ...
     return alike, (f"Compared on request, although the records differ in {told}.",)
 
 
-def _places(runs: Sequence[Run]) -> dict[str, list[Any]]:
+def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     """Whatever must be equal in records that are compared, and the values it has in these."""
     found: dict[str, list[Any]] = {}
     for run in runs:

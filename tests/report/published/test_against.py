@@ -10,10 +10,10 @@ from studies.quick import record_of
 
 from paceline import references
 from paceline.errors import SpecError
-from paceline.report import against
+from paceline.report.published import against
 from paceline.report.results import Results, read
 from paceline.report.section import Section
-from paceline.report.tables import Table
+from paceline.report.tables import PageTable
 from paceline.spec import RunSpec
 
 
@@ -32,7 +32,7 @@ def results_of(folder: Path, *settings: Mapping[str, Any], rate: float = 100.0) 
 ALONE = {"workers": 1, "strategy": "independent"}
 
 
-def line_of(table: Table, **wanted: str) -> dict[str, str]:
+def line_of(table: PageTable, **wanted: str) -> dict[str, str]:
     """The row in which these columns have these texts."""
     lines = [dict(zip(table.headings, (cell.text for cell in row), strict=True)) for row in table.rows]
     (found,) = [line for line in lines if wanted.items() <= line.items()]

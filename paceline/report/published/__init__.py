@@ -1,0 +1,1 @@
+"""Our results in the layouts of published tables, and beside them."""

@@ -1,0 +1,69 @@
+"""A line per count of workers, feeds across: the layout of seed-003."""
+
+from collections.abc import Sequence
+
+from paceline.grammar import parse
+from paceline.measure.scaling import ScalingRow
+from paceline.numbers import rate
+from paceline.report.published.fields import throughput
+from paceline.report.published.grouped import (
+    ONE_TABLE,
+    UNKNOWN,
+    about_counts,
+    about_devices,
+    grouped,
+    place_of,
+    title_of,
+)
+from paceline.report.tables import PageTable, number, word
+from paceline.studies.columns import NOTHING
+
+_PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
+
+
+def by_feed(rows: Sequence[ScalingRow]) -> list[PageTable]:
+    """A line per count of workers, feeds across: those that make images in three places in one column."""
+    shared = [name for name in ONE_TABLE if name != "feed"]
+    return [_feeds_across(group) for group in grouped(rows, shared)]
+
+
+def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
+    lines: dict[tuple[int, int], dict[str, ScalingRow]] = {}
+    for row in rows:
+        lines.setdefault(place_of(row), {})[_made_at(row)] = row
+    feeds = dict.fromkeys(_made_at(row) for row in rows)
+    synthetic = any(place in feeds for place in _PLACES)
+    others = [feed for feed in feeds if feed not in _PLACES]
+    cells = [
+        (
+            number(workers),
+            *([word("/".join(_rate(line.get(place)) for place in _PLACES))] if synthetic else []),
+            *(throughput(line[feed]) if feed in line else UNKNOWN for feed in others),
+        )
+        for (_, workers), line in lines.items()
+    ]
+    about = (
+        "GPU, CPU, Python: batches are made on the device, on the host, or in Python by other processes; no intervals."
+    )
+    theirs = "The original's column of another program, tensorflow/benchmarks, is not measured here."
+    return PageTable(
+        name="",
+        title=f"{rows[0].records[0].throughput['unit']}: {title_of(rows, ('workload', 'strategy'))}",
+        headings=(
+            "#GPU",
+            *([f"paceline({'/'.join(_PLACES.values())})"] if synthetic else []),
+            *(f"paceline({feed})" for feed in others),
+        ),
+        rows=tuple(cells),
+        notes=(*([about] if synthetic else []), theirs, *about_devices(rows), *about_counts(rows)),
+    )
+
+
+def _made_at(row: ScalingRow) -> str:
+    """Where a synthetic feed makes its batches, or the feed."""
+    feed = parse(row.records[0].spec["feed"], "feed")
+    return feed.options.get("at", "device") if feed.name == "synthetic" else str(feed)
+
+
+def _rate(row: ScalingRow | None) -> str:
+    return NOTHING if row is None else rate(row.throughput.value)

@@ -1,0 +1,61 @@
+"""A line per setting in a reference's own columns: the layout of seed-000, seed-001 and seed-002."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline import references
+from paceline.measure.scaling import ScalingRow
+from paceline.references.base import PublishedColumn, Reference
+from paceline.report.published.fields import FIELDS, Field
+from paceline.report.published.grouped import ONE_TABLE, about_counts, about_devices, grouped, title_of
+from paceline.report.tables import PageTable
+
+_NOUNS = re.compile("imgs|images?|words|frames")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line per setting, a table per workload, strategy and feed: the columns that a reference lists."""
+
+    name: str
+    seconds: Field
+    """What this report calls time."""
+
+    def __call__(self, rows: Sequence[ScalingRow]) -> list[PageTable]:
+        """The tables."""
+        reference = references.load(self.name)
+        return [self._table(group, reference) for group in grouped(rows, ONE_TABLE)]
+
+    def _table(self, rows: Sequence[ScalingRow], reference: Reference) -> PageTable:
+        columns = reference.columns
+        shown = {column.field for column in columns}
+        fields = {**FIELDS, "seconds": self.seconds}
+        return PageTable(
+            name=self.name,
+            title=title_of(rows, ("workload", "strategy", "feed")),
+            headings=tuple(_heading(column, rows) for column in columns),
+            rows=tuple(tuple(fields[column.field](row) for column in columns) for row in rows),
+            notes=(
+                *about_devices(rows),
+                *([] if "devices" in shown else about_counts(rows)),
+                *_about_speedups(rows, shown, reference),
+            ),
+        )
+
+
+def _heading(column: PublishedColumn, rows: Sequence[ScalingRow]) -> str:
+    """As in the original, except that it names what our workload counts."""
+    noun = rows[0].records[0].workload["unit"]
+    theirs = _NOUNS.search(column.heading)
+    if column.field not in ("throughput", "samples") or theirs is None or theirs[0][:2] == noun[:2]:
+        return column.heading
+    return column.heading.replace(theirs[0], noun if column.field == "throughput" else "samples")
+
+
+def _about_speedups(rows: Sequence[ScalingRow], shown: set[str], reference: Reference) -> list[str]:
+    if "speedup" not in shown or not any(row.baseline for row in rows):
+        return []
+    return [
+        f"Speed-ups are against one worker alone on one device, without exchange; the original's: {reference.baseline}."
+    ]
