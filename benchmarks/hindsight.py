@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from paceline.project.heldout import Case, pollux
-from paceline.project.laws import Array, Settings, partly_hidden
+from paceline.project.laws.base import Array, Settings, partly_hidden
+from paceline.project.laws.heldout import Case, pollux
 
 Growth = Callable[[Array, Settings], Array]
 

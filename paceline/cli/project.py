@@ -14,11 +14,11 @@ from paceline.errors import OutputError, SpecError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.project.answer import Answer, Runs
     from paceline.project.curve import Point
-    from paceline.project.further import Further
-    from paceline.project.targets import SamplesToTarget
-    from paceline.project.whatif import Question
+    from paceline.project.questions.answer import Answer, Runs
+    from paceline.project.questions.further import Further
+    from paceline.project.questions.targets import SamplesToTarget
+    from paceline.project.questions.whatif import Question
     from paceline.record import Record
     from paceline.references.base import Reference
 
@@ -126,7 +126,7 @@ def project(
       paceline project runs/batches --workers 1..16 --to-loss 150
     """
     from paceline.project.network import Network
-    from paceline.project.whatif import Question
+    from paceline.project.questions.whatif import Question
 
     _check(efficiency, price, chart)
     question = Question(
@@ -162,7 +162,7 @@ class _Asked:
     @property
     def what_if(self) -> bool:
         """Whether it takes records to answer."""
-        from paceline.project.whatif import Question
+        from paceline.project.questions.whatif import Question
 
         return self.question != Question(workers_per_node=self.question.workers_per_node) or bool(self.break_even)
 
@@ -178,7 +178,7 @@ def _check(efficiency: float | None, price: float | None, chart: Path | None) ->
 
 def _points(workers: str | None, at: Path | None, workers_per_node: int | None, batch: float | None) -> "list[Point]":
     """Of the file or of the range; what a line of the file does not say, the other flags do."""
-    from paceline.project.points import on_nodes, parse_workers, read_points
+    from paceline.project.questions.points import on_nodes, parse_workers, read_points
 
     if at is None:
         return on_nodes(parse_workers("1..64" if workers is None else workers), workers_per_node, batch)
@@ -208,9 +208,9 @@ def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Rec
 
 def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[Further]]":
     """The curve, and what else is asked about it."""
-    from paceline.project import further
-    from paceline.project.answer import Runs
     from paceline.project.curve import Point
+    from paceline.project.questions import further
+    from paceline.project.questions.answer import Runs
 
     ready = Runs.of(given, asked.question.strategy, series) if isinstance(given, list) else given
     runs = ready if isinstance(ready, Runs) else None
@@ -233,7 +233,7 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
 
 
 def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points: "Sequence[Point]") -> "Answer":
-    from paceline.project.answer import Runs, of_table
+    from paceline.project.questions.answer import Runs, of_table
 
     if isinstance(given, Runs):
         return given.ask(points, asked.question, _shown)
@@ -247,7 +247,7 @@ def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points:
 
 def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarget, str]":
     """From a CSV file, from a study of its own, or from the source's records of the same strategy."""
-    from paceline.project import targets
+    from paceline.project.questions import targets
 
     path, loss = asked.target, asked.to_loss
     if path is not None and path.suffix.lower() in _TABLES:
@@ -298,7 +298,7 @@ def _draw(answer: "Answer", file: Path) -> None:
 
 
 def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
-    from paceline.project import words
+    from paceline.project.questions import words
 
     content: dict[str, Any] = words.data(answer.curve)
     for each in further:
@@ -310,7 +310,7 @@ def _print(answer: "Answer", further: "Sequence[Further]") -> None:
     """Words first, then the table."""
     from rich.console import Console
 
-    from paceline.project import words
+    from paceline.project.questions import words
 
     console = Console(highlight=False, soft_wrap=True)
     first, *others = words.sentences(answer.curve, answer.unit)

@@ -122,8 +122,8 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     """How well hidden rows are projected, of all tables at hand."""
     if tables:
         raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
-    from paceline.project import check as projection
-    from paceline.project.heldout import cases
+    from paceline.project.laws import check as projection
+    from paceline.project.laws.heldout import cases
 
     checked = [projection.check(case) for case in cases()]
     if json:

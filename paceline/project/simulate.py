@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from paceline.project.grouping import Group, groups_of
 from paceline.project.network import Host, Layout, Link, Load, Network, collective_load
-from paceline.project.profile_step import StepProfile, slowest_of
 from paceline.project.servers import Serving, served_step
+from paceline.project.simulation.profile_step import StepProfile, slowest_of
 from paceline.project.timeline import Message, timeline
 from paceline.traffic.base import Payload, Traffic, by_pattern
 from paceline.traffic.ps import ParameterServer

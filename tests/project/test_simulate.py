@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from paceline.project.grouping import BUCKET_PASSES, DDP_BYTES, DDP_FIRST_BYTES, Gradient, groups_of
 from paceline.project.network import ADD_PASSES, MESSAGE_PASSES, TCP_PASSES, Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, slowest_of
 from paceline.project.simulate import Setting, Step, limit_of, simulate, throughput
+from paceline.project.simulation.profile_step import StepProfile, slowest_of
 from paceline.traffic import catalogue
 
 MS = 1e-3

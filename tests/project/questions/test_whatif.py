@@ -12,13 +12,13 @@ import pytest
 from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
-from paceline.project.calibrate import MESSAGE_SECONDS, fit_host, fit_network
 from paceline.project.curve import Point, Projected
 from paceline.project.grouping import Gradient
 from paceline.project.network import Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, profile_of, slowest_of
+from paceline.project.questions.whatif import Measured, Question, break_even, curve
 from paceline.project.simulate import Setting, simulate
-from paceline.project.whatif import Measured, Question, break_even, curve
+from paceline.project.simulation.calibrate import MESSAGE_SECONDS, fit_host, fit_network
+from paceline.project.simulation.profile_step import StepProfile, profile_of, slowest_of
 from paceline.record import FILE_NAME, Record
 from paceline.traffic import catalogue
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from paceline.project.laws import Law, Settings, family
+from paceline.project.laws.base import Law, Settings, family
 
 COUNTS = np.array([1.0, 2, 4, 8, 16, 32, 64, 1024])
 LAWS = (*family(1.0, None, counts=COUNTS, knows_nodes=False), *family(1.0, 32.0, counts=COUNTS, knows_nodes=True))

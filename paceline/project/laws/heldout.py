@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import references
 from paceline.errors import DataError
-from paceline.project.table import Table, from_series, settings_of
+from paceline.project.laws.table import Table, from_series, settings_of
 from paceline.references.base import Row, Series
 
 _POLLUX_CUTS = (16, 4)

@@ -7,8 +7,8 @@ import numpy as np
 
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.project.network import TCP_SHARE, Host, Layout, Link, Network
-from paceline.project.profile_step import alone_of, anchor_of, own_backward, profile_of
 from paceline.project.simulate import Setting, simulate
+from paceline.project.simulation.profile_step import alone_of, anchor_of, own_backward, profile_of
 from paceline.record import Record
 from paceline.traffic import catalogue
 

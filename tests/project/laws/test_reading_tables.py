@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import DataError, SpecError
-from paceline.project.table import from_series, one_series
+from paceline.project.laws.table import from_series, one_series
 from paceline.references.base import Reference, Row, Series
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from paceline.errors import DataError, SpecError
-from paceline.project.laws import Array, Settings
+from paceline.project.laws.base import Array, Settings
 from paceline.references.base import Reference, Row, Series
 
 _NOT_SAMPLES = ("word", "token")

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from paceline.project.baselines import NAMES, baseline
-from paceline.project.forecast import forecast
-from paceline.project.heldout import Case
-from paceline.project.laws import Array
+from paceline.project.laws.base import Array
+from paceline.project.laws.baselines import NAMES, baseline
+from paceline.project.laws.forecast import forecast
+from paceline.project.laws.heldout import Case
 
 OURS = "Paceline"
 _SEVERAL = 3

@@ -8,9 +8,9 @@ from paceline.errors import SpecError
 from paceline.measure.ratios import rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import Curve, Point
-from paceline.project.forecast import forecast
-from paceline.project.table import from_series, one_series
-from paceline.project.whatif import BreakEven, Measured, Progress, Question, break_even, curve
+from paceline.project.laws.forecast import forecast
+from paceline.project.laws.table import from_series, one_series
+from paceline.project.questions.whatif import BreakEven, Measured, Progress, Question, break_even, curve
 from paceline.record import Record
 from paceline.references import records as ours
 from paceline.references.base import Reference, Row

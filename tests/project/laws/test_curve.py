@@ -4,11 +4,11 @@ import time
 
 import numpy as np
 import pytest
-from project.tables import table
+from project.laws.tables import table
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Point
-from paceline.project.forecast import Forecast, forecast
+from paceline.project.laws.forecast import Forecast, forecast
 
 NEAR_LINEAR = forecast(table([1, 2, 4, 8], [100, 195, 380, 750], nodes=[1, 1, 1, 1]))
 NODES = forecast(

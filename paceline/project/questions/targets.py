@@ -11,7 +11,7 @@ from paceline.errors import DataError
 from paceline.explain.words import count
 from paceline.measure.stats import Figure
 from paceline.project.curve import Projected
-from paceline.project.laws import Array
+from paceline.project.laws.base import Array
 from paceline.record import Record
 
 _NOISE = 0.05

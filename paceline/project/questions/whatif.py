@@ -9,11 +9,11 @@ from paceline.errors import SpecError
 from paceline.grammar import require
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
-from paceline.project.calibrate import fit_host, fit_network
 from paceline.project.curve import Curve, Point, Projected, batch_at, require_near_batches
 from paceline.project.network import Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, anchor_of, interval_error, profile_of
 from paceline.project.simulate import Setting, limit_of, simulate
+from paceline.project.simulation.calibrate import fit_host, fit_network
+from paceline.project.simulation.profile_step import StepProfile, anchor_of, interval_error, profile_of
 from paceline.record import Record
 from paceline.traffic import catalogue
 

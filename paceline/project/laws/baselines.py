@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from paceline.project.laws import Array
+from paceline.project.laws.base import Array
 
 # Step time as a sum of these, none negative. Amdahl: throughput ∝ n / (1 + σ(n − 1)); scalability: also κ·n(n − 1).
 _TERMS: dict[str, tuple[Callable[[Array], Array], ...]] = {

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from paceline.explain.words import count
-from paceline.project.answer import Answer, Runs
 from paceline.project.curve import Point, Projected
-from paceline.project.targets import (
+from paceline.project.questions.answer import Answer, Runs
+from paceline.project.questions.targets import (
     REACH,
     SamplesToTarget,
     TimeToTarget,
@@ -15,8 +15,8 @@ from paceline.project.targets import (
     time_to_target,
     workers_worth_having,
 )
-from paceline.project.whatif import Question
-from paceline.project.words import number
+from paceline.project.questions.whatif import Question
+from paceline.project.questions.words import number
 from paceline.units import human_seconds
 
 _MILLION = 1e6

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from paceline.project.laws import Array, Law, Settings, family
+from paceline.project.laws.base import Array, Law, Settings, family
 
 # Residuals are differences of logarithms, Student-t so that a bad row does not decide.
 _FREEDOM = 4.0

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from paceline.project.fit import condensed, fit
-from paceline.project.laws import Settings
+from paceline.project.laws.base import Settings
+from paceline.project.laws.fit import condensed, fit
 
 COUNTS = np.array([1.0, 2, 4, 8, 16])
 

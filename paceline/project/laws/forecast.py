@@ -8,9 +8,9 @@ import numpy as np
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Curve, Point, Projected, batch_at, global_batch, require_near_batches
-from paceline.project.fit import Posterior, fit
-from paceline.project.laws import COMPUTE, Array, Settings
-from paceline.project.table import Table
+from paceline.project.laws.base import COMPUTE, Array, Settings
+from paceline.project.laws.fit import Posterior, fit
+from paceline.project.laws.table import Table
 
 # Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
 # much of its part in the step, the less the more counts show how it grows.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paceline.project.table import Table, settings_of
+from paceline.project.laws.table import Table, settings_of
 
 
 def table(

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from project.tables import table
+from project.laws.tables import table
 
 from paceline.errors import DataError
-from paceline.project.baselines import NAMES, baseline
-from paceline.project.check import OURS, check, coverage, page, summary
-from paceline.project.heldout import Case, cases, pollux
-from paceline.project.table import from_series
+from paceline.project.laws.baselines import NAMES, baseline
+from paceline.project.laws.check import OURS, check, coverage, page, summary
+from paceline.project.laws.heldout import Case, cases, pollux
+from paceline.project.laws.table import from_series
 from paceline.references.spreadsheet import read
 
 COUNTS = np.array([1.0, 2, 4])

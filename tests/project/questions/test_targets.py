@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from explain.situations import Situation, write
-from project.tables import table
+from project.laws.tables import table
 
 from paceline.errors import DataError
 from paceline.project.curve import Point, Projected
-from paceline.project.forecast import forecast
-from paceline.project.targets import (
+from paceline.project.laws.forecast import forecast
+from paceline.project.questions.targets import (
     Reached,
     cost_per_unit,
     fit_samples,

@@ -8,9 +8,9 @@ import pytest
 from explain.situations import USUAL, Situation, alone, write
 
 from paceline.errors import SpecError
-from paceline.project.answer import Runs
 from paceline.project.curve import Point
-from paceline.project.whatif import Question
+from paceline.project.questions.answer import Runs
+from paceline.project.questions.whatif import Question
 from paceline.record import FILE_NAME, Record
 
 GRADIENTS = [{"name": str(n), "bytes": 2_000_000, "ready_seconds": 0.02 * (3 - n)} for n in range(3)]
