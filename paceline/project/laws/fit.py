@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from paceline.project.laws.base import Array, Law, Settings, family
+from paceline.project.laws.base import COMPUTE_LIMITS, Array, Law, Scope, Settings
+from paceline.project.laws.catalogue import family
 
 # Residuals are differences of logarithms, Student-t so that a bad row does not decide.
 _FREEDOM = 4.0
@@ -110,6 +111,11 @@ class Posterior:
                 together.setdefault(name, []).append(len(part.draws) * (seconds / whole).mean(axis=0))
         return {name: np.sum(shares, axis=0) / len(self.noise) for name, shares in together.items()}
 
+    @cached_property
+    def limits(self) -> dict[str, str]:
+        """The parts of a step in all laws, and what limits a step that consists mostly of one."""
+        return {**COMPUTE_LIMITS, **{name: limit for part in self.parts for name, limit in part.law.limits.items()}}
+
     def log_seconds(self, at: Settings) -> Array:
         """A row per draw, a column per setting."""
         return np.concatenate([part.law.log_seconds(part.draws, at) for part in self.parts])
@@ -150,7 +156,7 @@ def fit(at: Settings, seconds: Array, rest: Array | None = None) -> Posterior:
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
     unit = float(np.exp(np.median(rows.log_seconds[smallest])))
-    laws = family(unit, typical, rows.at.workers, knows_nodes=at.nodes is not None)
+    laws = family(Scope(unit, typical, rows.at.workers, at.nodes is not None))
     return _drawn([mode for law in laws for mode in _modes(law, replace(rows, at=law.placed(rows.at)))], rows)
 
 

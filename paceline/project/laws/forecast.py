@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Curve, Point, Projected, batch_at, global_batch, require_near_batches
-from paceline.project.laws.base import COMPUTE, Array, Settings
+from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
 from paceline.project.laws.fit import Posterior, fit
 from paceline.project.laws.table import Table
 
@@ -30,16 +30,6 @@ _KNEE_GAIN = 1.5
 _KNEE_POINTS = 200
 _AT_ONCE = 2048
 
-_LIMITS = {
-    "compute": "compute",
-    "slowest": "slowest worker",
-    "sharing": "compute shared on a node",
-    "exchange": "bandwidth",
-    "inside": "bandwidth inside a node",
-    "uplink": "bandwidth between nodes",
-    "between": "bandwidth between nodes",
-    "latency": "latency",
-}
 VALIDATED_ON = "published tables and Pollux's measurements with their largest rows hidden: docs/how-well-it-projects.md"
 
 
@@ -106,13 +96,13 @@ class Forecast:
 
     def _drift(self, at: Settings) -> Array:
         beyond = np.log2(np.maximum(at.workers / self.table.counts[-1], 1))
-        exchange = sum(share for name, share in self.posterior.composition(at).items() if name not in COMPUTE)
+        exchange = sum(share for name, share in self.posterior.composition(at).items() if name not in COMPUTE_LIMITS)
         return np.asarray(beyond * np.hypot(DRIFT, DRIFT_OF_EXCHANGE * exchange / (len(self.table.counts) - 1)))
 
     def _limits(self, at: Settings) -> list[str]:
         together: dict[str, Array] = {}
         for name, share in self.posterior.composition(at).items():
-            limit = _LIMITS[name]
+            limit = self.posterior.limits[name]
             together[limit] = together.get(limit, np.zeros_like(at.workers)) + share
         names = list(together)
         return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]

@@ -1,14 +1,19 @@
 import numpy as np
 import pytest
 
-from paceline.project.laws.base import Law, Settings, family
+from paceline.project.laws.assumed_nodes import AssumedNodesLaw
+from paceline.project.laws.base import Law, Scope, Settings
+from paceline.project.laws.catalogue import family
+from paceline.project.laws.flat import FlatLaw
+from paceline.project.laws.nodes import NodesLaw
 
 COUNTS = np.array([1.0, 2, 4, 8, 16, 32, 64, 1024])
-LAWS = (*family(1.0, None, counts=COUNTS, knows_nodes=False), *family(1.0, 32.0, counts=COUNTS, knows_nodes=True))
+WITHOUT_NODES, WITH_NODES = Scope(1.0, None, COUNTS, knows_nodes=False), Scope(1.0, 32.0, COUNTS, knows_nodes=True)
+LAWS = (*family(WITHOUT_NODES), *family(WITH_NODES))
 
 
 def settings(law: Law) -> Settings:
-    if law.between is None or law.node_size is not None:
+    if not law.scope.knows_nodes:
         return Settings(COUNTS, None, None)
     return Settings(COUNTS, np.maximum(1, COUNTS / 8), np.full_like(COUNTS, 32))
 
@@ -26,8 +31,8 @@ def test_more_workers_never_make_a_step_shorter(law: Law) -> None:
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def test_nor_does_one_more_worker_on_nodes_that_fill_up(law: Law) -> None:
     counts = np.arange(1.0, 41)
-    at = Settings(counts, None, None)
-    placed = at if law.between is None or law.node_size is not None else at.on_nodes_of(8)
+    at = Settings(counts, None, np.full_like(counts, 32) if law.scope.knows_nodes else None)
+    placed = at.on_nodes_of(8) if law.scope.knows_nodes else at
     assert np.all(np.diff(law.log_seconds(draws(law), placed), axis=1) >= -1e-12)
 
 
@@ -50,8 +55,8 @@ def test_dearer_exchange_never_helps(law: Law) -> None:
 
 
 def test_shapes_grow_as_they_are_named() -> None:
-    def added(inside: str) -> np.ndarray:
-        law = next(one for one in LAWS if one.between is None and one.inside == inside and not one.overlaps)
+    def added(shape: str) -> np.ndarray:
+        law = next(one for one in LAWS if isinstance(one, FlatLaw) and one.shape == shape and not one.overlaps)
         return law.parts(law.centre[None, :], Settings(np.array([2.0, 4, 8]), None, None))["exchange"][0]
 
     assert added("ring") / added("ring")[0] == pytest.approx([1, 1.5, 1.75])  # 2(n − 1)/n
@@ -59,8 +64,8 @@ def test_shapes_grow_as_they_are_named() -> None:
 
 
 def test_to_a_law_without_nodes_it_makes_no_difference_where_workers_are() -> None:
-    blind = [one for one in family(1.0, None, COUNTS, knows_nodes=True) if one.between is None]
-    assert {one.inside for one in blind} == {"ring", "gather"}
+    blind = [one for one in family(Scope(1.0, None, COUNTS, knows_nodes=True)) if isinstance(one, FlatLaw)]
+    assert {one.shape for one in blind} == {"ring", "gather"}
     for law in blind:
         here, there = (
             law.log_seconds(draws(law), Settings(COUNTS, nodes, None, COUNTS.max()))
@@ -70,7 +75,7 @@ def test_to_a_law_without_nodes_it_makes_no_difference_where_workers_are() -> No
 
 
 def test_compute_is_a_fixed_part_and_one_in_proportion_to_the_batch() -> None:
-    law = next(one for one in LAWS if one.between is not None)
+    law = next(one for one in LAWS if isinstance(one, NodesLaw) and one.scope is WITH_NODES)
     at = Settings(np.ones(3), np.ones(3), np.array([32.0, 64, 96]))
     seconds = np.exp(law.log_seconds(law.centre[None, :], at))[0]
     assert seconds[2] - seconds[1] == pytest.approx(seconds[1] - seconds[0])
@@ -78,8 +83,7 @@ def test_compute_is_a_fixed_part_and_one_in_proportion_to_the_batch() -> None:
 
 
 def test_hiding_makes_a_step_shorter_but_not_shorter_than_its_longer_part() -> None:
-    alike = [one for one in LAWS if one.between is None and one.inside == "ring" and one.typical_batch is None]
-    plain, hidden = alike
+    plain, hidden = (one for one in family(WITHOUT_NODES) if isinstance(one, FlatLaw) and one.shape == "ring")
     at = Settings(np.array([8.0]), None, None)
     draw = plain.centre.copy()
     parts = plain.parts(draw[None, :], at)
@@ -88,20 +92,30 @@ def test_hiding_makes_a_step_shorter_but_not_shorter_than_its_longer_part() -> N
     assert compute < with_overlap < float(np.exp(plain.log_seconds(draw[None, :], at))[0, 0])
 
 
-@pytest.mark.parametrize("counts", [COUNTS, COUNTS[:3]])
-@pytest.mark.parametrize("knows_nodes", [True, False])
-def test_laws_are_as_likely_as_one_together(counts: np.ndarray, knows_nodes: bool) -> None:
-    laws = family(1.0, None, counts, knows_nodes=knows_nodes)
-    assert sum(law.share for law in laws if law.overlaps) == pytest.approx(1)
+def belief(laws: tuple[Law, ...], kind: type[Law]) -> float:
+    """The share of the prior belief that the laws of exactly this kind have."""
+    return sum(law.share for law in laws if type(law) is kind) / sum(law.share for law in laws)
 
 
-def test_nodes_that_a_table_does_not_tell_are_supposed_only_where_its_counts_lie_on_both_sides_of_an_edge() -> None:
-    def sizes(*counts: float) -> set[int | None]:
-        return {law.node_size for law in family(1.0, None, np.array(counts), knows_nodes=False)}
+def test_before_any_data_nodes_matter_if_they_are_given_and_are_supposed_half_of_the_time_if_not() -> None:
+    assert belief(family(WITH_NODES), FlatLaw) == pytest.approx(0.03)
+    assert belief(family(WITHOUT_NODES), AssumedNodesLaw) == pytest.approx(0.5)
+    few = family(Scope(1.0, None, COUNTS[:3], knows_nodes=False))  # 1, 2 and 4 workers: no edge between them
+    assert belief(few, FlatLaw) == pytest.approx(1)
+    for laws in (family(WITH_NODES), family(WITHOUT_NODES)):
+        assert sum(law.share for law in laws if law.overlaps) == pytest.approx(
+            sum(law.share for law in laws if not law.overlaps)
+        )
 
-    assert sizes(1, 2, 4) == {None}
-    assert sizes(1, 8, 16) == {None, 4, 8}
-    assert sizes(8, 16) == {None, 8}
+
+def test_nodes_are_supposed_only_where_the_counts_of_a_table_lie_on_both_sides_of_an_edge() -> None:
+    def sizes(*counts: float) -> set[int]:
+        laws = family(Scope(1.0, None, np.array(counts), knows_nodes=False))
+        return {law.node_size for law in laws if isinstance(law, AssumedNodesLaw)}
+
+    assert sizes(1, 2, 4) == set()
+    assert sizes(1, 8, 16) == {4, 8}
+    assert sizes(8, 16) == {8}
 
 
 def test_nodes_are_full_where_there_are_no_more_than_it_takes() -> None:
