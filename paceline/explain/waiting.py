@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from paceline.explain.arrivals import expected_maximum, spread_seconds, systematic_wait
+from paceline.explain.arrivals import spread_seconds, systematic_wait
 from paceline.explain.case import Case, Cause
 from paceline.explain.setting import FOREIGN_PERCENT, Worker, mean
 from paceline.explain.words import ms, percent
+from paceline.measure.extremes import expected_maximum
 from paceline.traffic.ps import ParameterServer
 
 _SAME_CPU = 0.5

@@ -9,6 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from paceline.measure.extremes import maximum_bound
+
 Array = npt.NDArray[np.float64]
 Shape = Literal["ring", "tree", "gather"]
 
@@ -68,7 +70,7 @@ class Settings:
     @cached_property
     def lag(self) -> Array:
         """How many spreads the slowest of the workers is behind, about."""
-        return np.asarray(np.sqrt(2 * np.log(self.workers)))
+        return maximum_bound(self.workers)
 
     @cached_property
     def grown_inside(self) -> dict[Shape, Array]:

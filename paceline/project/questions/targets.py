@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline.errors import DataError
 from paceline.explain.words import count
+from paceline.measure.extremes import Z80, Z95
 from paceline.measure.stats import Figure
 from paceline.project.curve import Projected
 from paceline.project.laws.base import Array
@@ -18,7 +19,6 @@ _NOISE = 0.05
 """How far runs stray from the law, as a share, where too few of them show it."""
 
 _WIDE = 3.0
-_Z80, _Z95 = 1.2816, 1.9600
 _DRAWS = 2048
 _SEED = 20211
 _HOUR_SECONDS = 3600
@@ -178,7 +178,7 @@ def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | Non
     seconds = float(np.exp(middle)) * point.step_seconds / global_batch
     away = np.abs(np.quantile(logs, (0.9, 0.1, 0.975, 0.025)) - middle)  # most samples at the lowest rate
     beyond = max(0.0, np.log2(global_batch / law.largest_batch), np.log2(law.smallest_batch / global_batch))
-    strayed = _DISTANCE_ERROR * beyond * np.array([_Z80, _Z80, _Z95, _Z95])
+    strayed = _DISTANCE_ERROR * beyond * np.array([Z80, Z80, Z95, Z95])
     rates = np.log(np.array(ends, float) / point.throughput)
     slow80, fast80, slow95, fast95 = np.exp(np.sqrt(away**2 + strayed**2 + rates**2))
     return TimeToTarget(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from paceline.errors import SpecError
 from paceline.grammar import require
+from paceline.measure.extremes import Z80, Z95
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import Curve, Point, Projected, batch_at, require_near_batches
@@ -28,7 +29,6 @@ REACH = 1024
 
 _FAR = 64
 _SPEED_REACH = 100
-_Z80, _Z95 = 1.2816, 1.9600
 _SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
 """Between these bandwidths, in bytes per second, a break-even is looked for."""
 
@@ -188,10 +188,10 @@ class _Asked:
             point=replace(self.point, nodes=self.setting.layout.nodes, batch=self.profile.batch),
             throughput=rate,
             step_seconds=self.seconds,
-            low80=rate * math.exp(-_Z80 * error),
-            high80=rate * math.exp(_Z80 * error),
-            low95=rate * math.exp(-_Z95 * error),
-            high95=rate * math.exp(_Z95 * error),
+            low80=rate * math.exp(-Z80 * error),
+            high80=rate * math.exp(Z80 * error),
+            low95=rate * math.exp(-Z95 * error),
+            high95=rate * math.exp(Z95 * error),
             limit=limit_of(self.profile, self.setting),
         )
 

@@ -1,6 +1,5 @@
 """The profile of a step, from records: its own work without any exchange, when gradients are ready, how it spreads."""
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ import numpy as np
 
 from paceline import grammar
 from paceline.errors import DataError
+from paceline.measure.extremes import Z95, expected_maximum
 from paceline.project.grouping import Gradient
 from paceline.record import Record
 
@@ -19,22 +19,10 @@ FEED_BOUND_SHARE = 0.1
 QUEUED_SHARE = 0.1
 """Of a step: a worker that queues longer for its core was disturbed."""
 
-_UNKNOWN_ERROR = math.log(2) / 1.96
+_UNKNOWN_ERROR = math.log(2) / Z95
 """Relative standard error taken for a rate whose 95 % interval is not known, or reaches beyond half or twice of it."""
 
 _SAME = ("workload", "feed", "precision", "workers_per_device", "cores_per_device", "accumulate", "device")
-_DENSITY = np.exp(-(np.linspace(-9, 9, 4001) ** 2) / 2) / math.sqrt(2 * math.pi)
-
-
-@functools.cache
-def slowest_of(workers: int) -> float:
-    """Expected maximum of so many standard normal deviates: ∫ z · n φ(z) Φ(z)ⁿ⁻¹ dz."""
-    if workers == 1:
-        return 0.0
-    z = np.linspace(-9, 9, len(_DENSITY))
-    step = z[1] - z[0]
-    below = np.clip(np.cumsum(_DENSITY) * step - _DENSITY * step / 2, 0.0, 1.0)
-    return float(np.sum(z * workers * _DENSITY * below ** (workers - 1)) * step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +188,7 @@ def own_backward(anchor: Record, alone: Record | None) -> float:
 def interval_error(throughput: dict[str, float | None]) -> float:
     """Relative standard error of a rate, from its 95 % interval."""
     low, high = throughput["low"], throughput["high"]
-    return _UNKNOWN_ERROR if not low or not high else min(_UNKNOWN_ERROR, math.log(high / low) / (2 * 1.96))
+    return _UNKNOWN_ERROR if not low or not high else min(_UNKNOWN_ERROR, math.log(high / low) / (2 * Z95))
 
 
 def _gradients(sampled: Sequence[dict[str, Any]], backward: float) -> tuple[Gradient, ...]:
@@ -213,7 +201,7 @@ def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
     """What the mean wait for the last of n says: wait = sd · (expected maximum of n)."""
     workers = anchor.spec["workers"]
     if workers > 1 and anchor.phases.get("wait"):
-        return anchor.phases["wait"] / slowest_of(workers), ()
+        return anchor.phases["wait"] / expected_maximum(workers), ()
     return 0.0, (
         "How unlike workers are is not known from these records: waiting for the slowest is left out. Give a record "
         "of two workers.",
