@@ -3,8 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
-
+from paceline.measure.latency_bandwidth import LatencyBandwidth, Transmission, fit_line, service_seconds
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.project.network import TCP_SHARE, Host, Layout, Link, Network
 from paceline.project.simulate import Setting, simulate
@@ -20,8 +19,8 @@ _LEAST_SHARE = 0.25
 _SEEN_SHARE = 0.05
 """Of a step: an exchange that is exposed for less says nothing about the link."""
 
-_DIFFERENT_SIZES = 4.0
-"""The largest bucket over the smallest, for latency to be told from bandwidth."""
+_FEWEST_BUCKETS = 3
+"""A line through two buckets has no error to see, and other counts of workers are projected from it."""
 
 
 def fit_host(records: Sequence[Record]) -> Host | None:
@@ -59,10 +58,10 @@ def fit_network(records: Sequence[Record]) -> Network | None:
     if anchor.network is not None:
         return _measured_links(records, anchor)
     line, workers = _line(anchor), anchor.spec["workers"]
-    if line is None or line[1] <= 0 or catalogue.resolve(anchor.spec["strategy"]).servers:
+    if line is None or line.seconds_per_byte <= 0 or catalogue.resolve(anchor.spec["strategy"]).servers:
         return None
     rounds = 2 * (workers - 1)
-    link = Link(rounds / workers / line[1], line[0] / rounds)
+    link = Link(rounds / workers / line.seconds_per_byte, line.latency_seconds / rounds)
     return Network(inside=link) if _on_one_node(anchor) else Network(between=link)
 
 
@@ -94,19 +93,9 @@ def _on_one_node(anchor: Record) -> bool:
     return len({worker["node"] for worker in anchor.per_worker}) == 1
 
 
-def _line(anchor: Record) -> tuple[float, float] | None:
-    """Seconds of a bucket as a + b · bytes; None where sizes are too alike to tell a from b.
-
-    A bucket's time is counted from when the one before it was over: two may be under way, but share what they use.
-    """
-    if anchor.spec["workers"] < 2 or not anchor.buckets:
+def _line(anchor: Record) -> LatencyBandwidth | None:
+    """Seconds of a bucket as latency and bytes; None where buckets are too few, or too much alike, to tell them."""
+    if anchor.spec["workers"] < 2 or len(anchor.buckets) < _FEWEST_BUCKETS:
         return None
-    before, sizes, seconds = 0.0, [], []
-    for bucket in sorted(anchor.buckets, key=lambda b: float(b["end_seconds"])):
-        sizes.append(float(bucket["bytes"]))
-        seconds.append(max(0.0, bucket["end_seconds"] - max(bucket["start_seconds"], before)))
-        before = max(before, bucket["end_seconds"])
-    if len(sizes) < 3 or max(sizes) < _DIFFERENT_SIZES * min(sizes):
-        return None
-    slope, intercept = np.polyfit(sizes, seconds, 1)
-    return max(0.0, float(intercept)), float(slope)
+    moments = [Transmission(b["bytes"], b["start_seconds"], b["end_seconds"]) for b in anchor.buckets]
+    return fit_line((moment.payload_bytes for moment in moments), service_seconds(moments))
