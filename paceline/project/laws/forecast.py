@@ -6,8 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.errors import DataError, SpecError
-from paceline.project.curve import Curve, Point, Projected, batch_at, global_batch, require_near_batches
+from paceline.errors import DataError
+from paceline.project.curve import (
+    REACH,
+    Curve,
+    Point,
+    Projected,
+    batch_at,
+    far_beyond,
+    global_batch,
+    knee,
+    require_near_batches,
+    require_within_reach,
+)
 from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
 from paceline.project.laws.fit import Posterior, fit
 from paceline.project.laws.table import Table
@@ -19,15 +30,14 @@ _ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
 # Priors are wider than most tables differ, and a few tables are far out: of the draws' spread the 80 % band leaves out
 # this much where rows are few, less with more of them, none from so many on; the 95 % band leaves out nothing.
 _PRIOR_EXCESS, _MANY_ROWS = 0.3, 16.0
-# How many times the largest count measured may be asked for, with two counts and with more.
-REACH_OF_TWO, REACH = 64, 1024
+REACH_OF_TWO = 64
+"""How many times the largest count may be asked for where there are only two; from `_FAR` times on it warns."""
+
 _FAR = 8
 _NOISY = 0.10
 # A row, and the median of all rows of a count, may be so many times away from the laws.
 _HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
 _WORTH_NAMING = 0.05
-_KNEE_GAIN = 1.5
-_KNEE_POINTS = 200
 _AT_ONCE = 2048
 
 VALIDATED_ON = "published tables and Pollux's measurements with their largest rows hidden: docs/how-well-it-projects.md"
@@ -108,20 +118,19 @@ class Forecast:
         return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]
 
     def _knee(self, points: Sequence[Point]) -> int | None:
-        """The first count at which a doubling brings less than half of what it could, up to the most asked for."""
-        most = max(point.workers for point in points)
-        counts = np.unique(np.geomspace(1, most, _KNEE_POINTS).round().astype(int))
+        """The knee up to the most workers asked for, on nodes as full as the fullest asked for."""
         batch = batch_at(points)
-        asked = [Point(int(count), None, batch(int(count))) for count in (*counts, *(2 * counts))]
+        fullest = None
         if self.table.at.nodes is not None:
             fullest = max((p.workers / p.nodes for p in points if p.nodes), default=None)
-            if fullest is not None:
-                asked = [Point(p.workers, max(1, math.ceil(p.workers / fullest)), p.batch) for p in asked]
-        at = self.settings(asked)
-        step = np.exp(self.bands(at)[0]) / (1.0 if at.batch is None else at.batch)  # of a sample
-        gain = 2 * step[: len(counts)] / step[len(counts) :]
-        below = np.flatnonzero(gain < _KNEE_GAIN)
-        return int(counts[below[0]]) if len(below) else None
+
+        def rates(counts: Sequence[int]) -> list[float]:
+            nodes = [None if fullest is None else max(1, math.ceil(count / fullest)) for count in counts]
+            at = self.settings([Point(n, m, batch(n)) for n, m in zip(counts, nodes, strict=True)])
+            samples = at.workers * (1.0 if at.batch is None else at.batch)
+            return [float(rate) for rate in samples / np.exp(np.median(self.posterior.log_seconds(at), axis=0))]
+
+        return knee(rates, max(point.workers for point in points))
 
     def _law(self) -> str:
         shares = sorted(self.posterior.shares.items(), key=lambda item: -item[1])
@@ -129,18 +138,12 @@ class Forecast:
 
     def _about(self, points: Sequence[Point]) -> list[str]:
         counts = self.table.counts
-        largest, most = int(counts[-1]), max(point.workers for point in points)
+        largest = int(counts[-1])
         reach = REACH_OF_TWO if len(counts) == 2 else REACH
-        if most > reach * largest:
-            raise SpecError(
-                f"{most} workers are more than {reach} times the {largest} of the largest row, too far for "
-                f"{len(counts)} counts of workers: ask for at most {reach * largest}, or measure a larger one."
-            )
+        require_within_reach(points, largest, f"{len(counts)} counts of workers", reach)
         if self.table.at.batch is not None:
             require_near_batches(points, float(self.table.at.batch.min()), float(self.table.at.batch.max()))
-        found = []
-        if most > _FAR * largest:
-            found.append(f"{most} workers are {most / largest:.0f} times the largest row: the band is the answer.")
+        found = far_beyond(points, largest, _FAR)
         if len(counts) == 2:
             found.append("Two counts of workers cannot tell one law from another: much of the band is prior knowledge.")
         if self.posterior.typical_noise > _NOISY:

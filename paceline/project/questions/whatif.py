@@ -1,5 +1,6 @@
 """What if: more workers, another strategy, batch, network, device or feed, answered by simulating a step."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,16 @@ from paceline.grammar import require
 from paceline.measure.extremes import Z80, Z95
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
-from paceline.project.curve import Curve, Point, Projected, batch_at, require_near_batches
+from paceline.project.curve import (
+    Curve,
+    Point,
+    Projected,
+    batch_at,
+    far_beyond,
+    knee,
+    require_near_batches,
+    require_within_reach,
+)
 from paceline.project.network import Host, Layout, Link, Network
 from paceline.project.simulate import Setting, limit_of, simulate
 from paceline.project.simulation.calibrate import fit_host, fit_network
@@ -24,10 +34,9 @@ EXCHANGE_ERROR = 0.25
 DISTANCE_ERROR = 0.03
 """Of a step, for every doubling beyond the workers that were measured."""
 
-REACH = 1024
-"""How many times the workers that were measured may be asked for; from `_FAR` times on it is said."""
-
 _FAR = 64
+"""From this many times the workers that were measured on, a warning is given."""
+
 _SPEED_REACH = 100
 _SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
 """Between these bandwidths, in bytes per second, a break-even is looked for."""
@@ -125,12 +134,7 @@ def curve(measured: Measured, points: Sequence[Point], question: Question, progr
 
 
 def _require_within_reach(profile: StepProfile, points: Sequence[Point]) -> None:
-    most, measured = max(point.workers for point in points), profile.measured_workers
-    if most > REACH * measured:
-        raise SpecError(
-            f"{most} workers are more than {REACH} times the {measured} that were measured, too far for one profile of "
-            f"a step: ask for at most {REACH * measured}, or measure more workers."
-        )
+    require_within_reach(points, profile.measured_workers, "one profile of a step")
     require_near_batches(points, profile.batch, profile.batch)
 
 
@@ -212,11 +216,7 @@ def _warnings(profile: StepProfile, asked: Sequence[_Asked]) -> list[str]:
             f"Up to {fullest} workers on one node were asked for, and the machine that was measured has {devices} "
             "devices: a node with as many equal ones is assumed."
         )
-    most = max(each.point.workers for each in asked)
-    if most > _FAR * profile.measured_workers:
-        times = most / profile.measured_workers
-        found.append(f"{most} workers are {times:.0f} times those that were measured: the band is the answer.")
-    return found
+    return found + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
 
 
 def _layout(measured: Measured, point: Point, question: Question) -> Layout:
@@ -231,28 +231,14 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
 
 
 def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
-    """The fewest workers whose doubling brings less than half of a doubling, up to the most asked for."""
-    most, batch = max(point.workers for point in points), batch_at(points)
+    """The knee up to the most workers asked for."""
+    batch = batch_at(points)
 
-    def pays(workers: int) -> bool:
-        at = [Point(workers=n, nodes=None, batch=batch(n)) for n in (workers, 2 * workers)]
-        one, two = (_Asked.of(measured, point, question).throughput() for point in at)
-        return two >= 1.5 * one
+    @functools.cache
+    def rate(count: int) -> float:
+        return _Asked.of(measured, Point(count, None, batch(count)), question).throughput()
 
-    workers = 1
-    while workers <= most and pays(workers):
-        workers *= 2
-    if workers > most:
-        return None
-    return _fewest(lambda n: not pays(n), workers // 2, workers)
-
-
-def _fewest(true_from: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest number for which it is true, where it is at `high` and is not at `low`."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if true_from(middle) else (middle, high)
-    return high
+    return knee(lambda counts: [rate(count) for count in counts], max(point.workers for point in points))
 
 
 @dataclass(frozen=True)
