@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from paceline.project.laws.base import Array, Settings, partly_hidden
-from paceline.project.laws.heldout import Case, pollux
+from paceline.project.laws.heldout import HeldOutTable, pollux
 
 Growth = Callable[[Array, Settings], Array]
 
@@ -43,7 +43,7 @@ def seconds(logs: Array, at: Settings, growth: Growth) -> Array:
     return partly_hidden(compute, growth(found[3:], at), found[2])
 
 
-def best(case: Case, parameters: int, growth: Growth) -> tuple[float, float]:
+def best(case: HeldOutTable, parameters: int, growth: Growth) -> tuple[float, float]:
     """Mean error and 90th percentile with the parameters that make the mean smallest."""
     measured = case.hidden.seconds / np.median(case.hidden.seconds)
 

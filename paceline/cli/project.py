@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from paceline.project.curve import Point
     from paceline.project.questions.answer import Answer, Runs
-    from paceline.project.questions.further import Further
+    from paceline.project.questions.extra import ExtraAnswer
     from paceline.project.questions.targets import SamplesToTarget
     from paceline.project.questions.whatif import Question
     from paceline.record import Record
@@ -206,10 +206,10 @@ def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Rec
     return [run.record for run in runs], (*found.notes, *differences)
 
 
-def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[Further]]":
+def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[ExtraAnswer]]":
     """The curve, and what else is asked about it."""
     from paceline.project.curve import Point
-    from paceline.project.questions import further
+    from paceline.project.questions import extra
     from paceline.project.questions.answer import Runs
 
     ready = Runs.of(given, asked.question.strategy, series) if isinstance(given, list) else given
@@ -220,15 +220,15 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
     if asked.efficiency is not None:
         *own, one = answer.curve.points
         answer = replace(answer, curve=replace(answer.curve, points=tuple(own)))
-        found.append(further.worth_having(own, one, asked.efficiency))
+        found.append(extra.worth_having(own, one, asked.efficiency))
     if runs is not None and asked.break_even is not None:
         largest = max(asked.points, key=lambda point: point.workers)
-        found.append(further.break_even(runs, largest, asked.question, asked.break_even))
+        found.append(extra.break_even(runs, largest, asked.question, asked.break_even))
     if asked.price is not None:
-        found.append(further.costs(answer, asked.price))
+        found.append(extra.costs(answer, asked.price))
     if asked.to_loss is not None or asked.target is not None:
         law, what = _law_of_samples(runs, asked)
-        found.append(further.time_to(law, answer.curve.points, what))
+        found.append(extra.time_to(law, answer.curve.points, what))
     return answer, found
 
 
@@ -297,7 +297,7 @@ def _draw(answer: "Answer", file: Path) -> None:
         raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
 
 
-def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
+def _print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
     from paceline.project.questions import words
 
     content: dict[str, Any] = words.data(answer.curve)
@@ -306,7 +306,7 @@ def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
     print(json_format.dumps(content, indent=2, allow_nan=False))
 
 
-def _print(answer: "Answer", further: "Sequence[Further]") -> None:
+def _print(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
     """Words first, then the table."""
     from rich.console import Console
 

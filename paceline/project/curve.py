@@ -48,7 +48,7 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ProjectedCurve:
     """A projection, in the order asked."""
 
     law: str

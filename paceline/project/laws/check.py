@@ -9,7 +9,7 @@ import numpy as np
 from paceline.project.laws.base import Array
 from paceline.project.laws.baselines import NAMES, baseline
 from paceline.project.laws.forecast import forecast
-from paceline.project.laws.heldout import Case
+from paceline.project.laws.heldout import HeldOutTable
 
 OURS = "Paceline"
 _SEVERAL = 3
@@ -19,7 +19,7 @@ _SEVERAL = 3
 class Checked:
     """A case with the relative errors of every method at every hidden row, and whether our bands held it."""
 
-    case: Case
+    case: HeldOutTable
     errors: dict[str, Array]
     in80: Array
     in95: Array
@@ -29,7 +29,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ErrorSummary:
     """Errors of one method over hidden rows, as shares."""
 
     median: float
@@ -38,7 +38,7 @@ class Summary:
     rows: int
 
 
-def check(case: Case) -> Checked:
+def check(case: HeldOutTable) -> Checked:
     """Project the hidden rows from the known ones."""
     hidden = case.hidden
     middle, low80, high80, low95, high95 = forecast(case.known).bands(hidden.at)
@@ -49,13 +49,13 @@ def check(case: Case) -> Checked:
     return Checked(case, errors, in80.astype(float), in95.astype(float), _floor(case, actual - middle))
 
 
-def _errors(case: Case, seconds: Array) -> Array:
+def _errors(case: HeldOutTable, seconds: Array) -> Array:
     """Of step times, or of throughput, which is in inverse proportion."""
     ratio = seconds / case.hidden.seconds
     return np.abs((ratio if case.of_steps else 1 / ratio) - 1)
 
 
-def _floor(case: Case, deviation: Array) -> Array | None:
+def _floor(case: HeldOutTable, deviation: Array) -> Array | None:
     at = case.hidden.at
     places = np.stack([at.workers, np.ones_like(at.workers) if at.nodes is None else at.nodes], axis=1)
     _, place, rows = np.unique(places, axis=0, return_inverse=True, return_counts=True)
@@ -66,7 +66,7 @@ def _floor(case: Case, deviation: Array) -> Array | None:
     return _errors(case, np.exp(own[place] - deviation) * case.hidden.seconds)
 
 
-def _by_batch(case: Case, name: str) -> Array:
+def _by_batch(case: HeldOutTable, name: str) -> Array:
     """Baselines know workers only, so each batch is fitted by itself."""
     known, hidden = case.known, case.hidden
     found = np.empty_like(hidden.seconds)
@@ -78,11 +78,11 @@ def _by_batch(case: Case, name: str) -> Array:
     return found
 
 
-def summary(errors: Iterable[Array]) -> Summary:
+def summary(errors: Iterable[Array]) -> ErrorSummary:
     """Over all rows of several cases."""
     together = np.concatenate(list(errors))
     median, p90 = np.quantile(together, [0.5, 0.9])
-    return Summary(float(median), float(together.mean()), float(p90), len(together))
+    return ErrorSummary(float(median), float(together.mean()), float(p90), len(together))
 
 
 def coverage(held: Iterable[Array]) -> float:

@@ -65,7 +65,7 @@ class Mode:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class LawDraws:
     """Draws of one law's parameters."""
 
     law: Law
@@ -77,7 +77,7 @@ class Part:
 class Posterior:
     """Draws over all laws, as many of each as it deserves."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[LawDraws, ...]
     shares: dict[str, float]
     """How likely each law is, by name."""
 
@@ -251,6 +251,6 @@ def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
         shares[mode.law.name] += float(share)
         if count:
             chosen = np.searchsorted(np.cumsum(weight), (np.arange(count) + 0.5) / count)
-            parts.append(Part(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
+            parts.append(LawDraws(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
     strays = generator.permutation(stdtrit(_FREEDOM, (np.arange(_DRAWS) + 0.5) / _DRAWS))
     return Posterior(tuple(parts), shares, strays, rows.scatter, float(rows.weight.sum()))

@@ -9,9 +9,9 @@ import numpy as np
 from paceline.errors import DataError
 from paceline.project.curve import (
     REACH,
-    Curve,
     Point,
     Projected,
+    ProjectedCurve,
     batch_at,
     far_beyond,
     global_batch,
@@ -21,7 +21,7 @@ from paceline.project.curve import (
 )
 from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
 from paceline.project.laws.fit import Posterior, fit
-from paceline.project.laws.table import Table
+from paceline.project.laws.table import ScalingTable
 
 # Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
 # much of its part in the step, the less the more counts show how it grows.
@@ -47,10 +47,10 @@ VALIDATED_ON = "published tables and Pollux's measurements with their largest ro
 class Forecast:
     """Laws fitted to a table, ready to be asked."""
 
-    table: Table
+    table: ScalingTable
     posterior: Posterior
 
-    def curve(self, points: Sequence[Point]) -> Curve:
+    def curve(self, points: Sequence[Point]) -> ProjectedCurve:
         """The answer at every point, in their order; refused beyond reason."""
         warnings = [*self.table.warnings, *self._about(points)]
         at = self.settings(points)
@@ -70,7 +70,7 @@ class Forecast:
             )
             for i, point in enumerate(points)
         )
-        return Curve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
+        return ProjectedCurve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
 
     def settings(self, points: Sequence[Point]) -> Settings:
         """Points as the laws want them; what is not said is as in the table's largest row."""
@@ -175,7 +175,7 @@ class Forecast:
         return found
 
 
-def forecast(table: Table) -> Forecast:
+def forecast(table: ScalingTable) -> Forecast:
     """Fit the laws to a table; refused where no law comes near one of its rows."""
     found = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
     away = np.abs(found.bands(table.at)[0] - np.log(table.seconds))

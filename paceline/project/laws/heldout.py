@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import references
 from paceline.errors import DataError
-from paceline.project.laws.table import Table, from_series, settings_of
+from paceline.project.laws.table import ScalingTable, from_series, settings_of
 from paceline.references.base import Row, Series
 
 _POLLUX_CUTS = (16, 4)
@@ -20,18 +20,18 @@ _LEAST_COUNTS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class HeldOutTable:
     """A table in two parts."""
 
     source: str
     label: str
-    known: Table
-    hidden: Table
+    known: ScalingTable
+    hidden: ScalingTable
     of_steps: bool
     """Whether errors are of step times; otherwise of throughput."""
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[HeldOutTable]:
     """All there are on this machine."""
     for name in references.names():
         for series in references.load(name).series:
@@ -39,7 +39,7 @@ def cases() -> Iterator[Case]:
     yield from pollux(Path(os.environ.get("PACELINE_DATA", "data")) / "pollux")
 
 
-def _of_series(name: str, series: Series) -> Iterator[Case]:
+def _of_series(name: str, series: Series) -> Iterator[HeldOutTable]:
     """One case for each number of workers on a device, as far as there are three counts."""
     rows = [row for row in series.rows if row.workers and series.rate(row) and row.machine in _machines(series)]
     for per_device, same in groupby(sorted(rows, key=_per_device), key=_per_device):
@@ -57,7 +57,7 @@ def _per_device(row: Row) -> int:
     return row.workers_per_device or 1
 
 
-def _split(name: str, label: str, series: Series) -> Case | None:
+def _split(name: str, label: str, series: Series) -> HeldOutTable | None:
     """Counts that at least double, the largest hidden; where that leaves too few, all counts."""
     counts = sorted({row.workers for row in series.rows if row.workers})
     doubling: list[int] = []
@@ -69,19 +69,21 @@ def _split(name: str, label: str, series: Series) -> Case | None:
         return None
     whole = from_series(label, series)
     known = whole.where(np.isin(whole.at.workers, used[:-1]))
-    return Case(name, label, known, whole.where(whole.at.workers == used[-1]), of_steps=False)
+    return HeldOutTable(name, label, known, whole.where(whole.at.workers == used[-1]), of_steps=False)
 
 
-def pollux(folder: Path) -> Iterator[Case]:
+def pollux(folder: Path) -> Iterator[HeldOutTable]:
     """Step times of three models on 1–64 GPUs, fitted up to 16 and up to 4; none where the folder is missing."""
     for model in sorted(path.parent for path in folder.glob("*/placements.csv")):
         whole = _pollux_table(model)
         for cut in _POLLUX_CUTS:
             small = whole.at.workers <= cut
-            yield Case("pollux", f"{model.name}, up to {cut}", whole.where(small), whole.where(~small), of_steps=True)
+            yield HeldOutTable(
+                "pollux", f"{model.name}, up to {cut}", whole.where(small), whole.where(~small), of_steps=True
+            )
 
 
-def _pollux_table(model: Path) -> Table:
+def _pollux_table(model: Path) -> ScalingTable:
     found: list[tuple[float, ...]] = []
     for name in ("placements.csv", "scalability.csv"):
         try:
@@ -92,7 +94,7 @@ def _pollux_table(model: Path) -> Table:
                 f"{model / name} is not as Pollux publishes it ({error}): put the original there."
             ) from error
     workers, nodes, batch, seconds, sync = np.array(sorted(found)).T
-    return Table(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)
+    return ScalingTable(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)
 
 
 def _pollux_row(row: dict[str, str]) -> tuple[float, ...]:

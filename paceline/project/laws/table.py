@@ -20,7 +20,7 @@ _LEAST_LEFT, _LEFT_OF_COMPUTE = 0.01, 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ScalingTable:
     """Rows of one series, sorted by workers."""
 
     name: str
@@ -56,9 +56,9 @@ class Table:
             return None
         return np.asarray(at.workers * (1.0 if at.batch is None else at.batch) * self.yields / seconds)
 
-    def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "Table":
+    def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "ScalingTable":
         """Some of the rows."""
-        return Table(
+        return ScalingTable(
             self.name,
             self.at.where(chosen),
             self.seconds[chosen],
@@ -81,7 +81,7 @@ def one_series(reference: Reference, label: str | None) -> Series:
     return reference.series[labels.index(label)]
 
 
-def from_series(name: str, series: Series) -> Table:
+def from_series(name: str, series: Series) -> ScalingTable:
     """Step times of a series' rows; refused where they cannot be told or compared."""
     rows = [row for row in series.rows if row.workers is not None and _has_speed(series, row)]
     left_out = len(series.rows) - len(rows)
@@ -105,7 +105,7 @@ def from_series(name: str, series: Series) -> Table:
     _warn(at, seconds, warnings)
     sync = _sync(name, rows, at, seconds, warnings, is_step_time=is_step_time)
     unit = series.unit or ("samples/s" if yields is not None and at.batch is not None else None)
-    return Table(name, at, seconds, is_step_time, yields, unit, tuple(warnings), sync)
+    return ScalingTable(name, at, seconds, is_step_time, yields, unit, tuple(warnings), sync)
 
 
 def settings_of(workers: Array, nodes: Array | None, batch: Array | None) -> Settings:

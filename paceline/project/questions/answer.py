@@ -7,7 +7,7 @@ from functools import cached_property
 from paceline.errors import SpecError
 from paceline.measure.ratios import rate_over
 from paceline.measure.scaling import scaling_rows
-from paceline.project.curve import Curve, Point
+from paceline.project.curve import Point, ProjectedCurve
 from paceline.project.laws.forecast import forecast
 from paceline.project.laws.table import from_series, one_series
 from paceline.project.questions.whatif import BreakEven, Measured, Progress, Question, break_even, curve
@@ -24,7 +24,7 @@ _ENOUGH_COUNTS = 3
 class Answer:
     """A curve, of what it is, and what was measured."""
 
-    curve: Curve
+    curve: ProjectedCurve
     subject: str
     """The strategy, or the series of a table."""
 

@@ -12,9 +12,9 @@ from paceline.measure.extremes import Z80, Z95
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import (
-    Curve,
     Point,
     Projected,
+    ProjectedCurve,
     batch_at,
     far_beyond,
     knee,
@@ -116,15 +116,15 @@ Progress = Callable[[Sequence[Point]], Iterable[Point]]
 """Hands on the points one by one, and may show how far it is."""
 
 
-def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> Curve:
+def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> ProjectedCurve:
     """The answer at each point, in the order asked, with what to know about it; refused beyond reason."""
     _require_within_reach(measured.profile, points)
     asked, projected = [], []
     for point in progress(points):
-        asked.append(_Asked.of(measured, point, question))
+        asked.append(_SimulatedPoint.of(measured, point, question))
         projected.append(asked[-1].projected())
     told = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
-    return Curve(
+    return ProjectedCurve(
         law="simulation",
         points=tuple(projected),
         knee_workers=_knee(measured, points, question),
@@ -144,7 +144,7 @@ VALIDATED_ON = (
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SimulatedPoint:
     """One point of a question, ready to be simulated."""
 
     point: Point
@@ -153,7 +153,7 @@ class _Asked:
     measured: Measured
 
     @classmethod
-    def of(cls, measured: Measured, point: Point, question: Question) -> "_Asked":
+    def of(cls, measured: Measured, point: Point, question: Question) -> "_SimulatedPoint":
         profile = measured.profile.at_batch(point.batch or measured.profile.batch)
         host = measured.host
         if question.device_speed != 1:
@@ -207,7 +207,7 @@ class _Asked:
         return math.sqrt(self.profile.error**2 + (EXCHANGE_ERROR * added) ** 2 + (DISTANCE_ERROR * doublings) ** 2)
 
 
-def _warnings(profile: StepProfile, asked: Sequence[_Asked]) -> list[str]:
+def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[str]:
     """What the points ask for that no run of today can do, or that lies far from what was measured."""
     found = []
     fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
@@ -236,7 +236,7 @@ def _knee(measured: Measured, points: Sequence[Point], question: Question) -> in
 
     @functools.cache
     def rate(count: int) -> float:
-        return _Asked.of(measured, Point(count, None, batch(count)), question).throughput()
+        return _SimulatedPoint.of(measured, Point(count, None, batch(count)), question).throughput()
 
     return knee(lambda counts: [rate(count) for count in counts], max(point.workers for point in points))
 
@@ -265,7 +265,7 @@ def break_even(measured: Measured, point: Point, question: Question, strategies:
         """Seconds by which the first is faster."""
         link = Link(bandwidth, network.between.latency_seconds)
         there = replace(question, network=replace(network, between=link))
-        first, second = (_Asked.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
+        first, second = (_SimulatedPoint.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
         return second - first
 
     slow, fast = (strategies[0] if ahead(b) >= 0 else strategies[1] for b in (_SLOWEST_BYTES, _FASTEST_BYTES))

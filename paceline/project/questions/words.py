@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.explain.words import count
-from paceline.project.curve import Curve, Projected
+from paceline.project.curve import Projected, ProjectedCurve
 from paceline.units import human_seconds
 
 _DIGITS = 4
 _ROWS = 24
 
 
-def data(curve: Curve) -> dict[str, Any]:
+def data(curve: ProjectedCurve) -> dict[str, Any]:
     """What `--json` prints."""
     points = [
         {
@@ -37,7 +37,7 @@ def data(curve: Curve) -> dict[str, Any]:
     }
 
 
-def sentences(curve: Curve, unit: str) -> list[str]:
+def sentences(curve: ProjectedCurve, unit: str) -> list[str]:
     """The answer in words."""
     last = max(curve.points, key=lambda p: p.point.workers)
     found = []

@@ -8,7 +8,7 @@ from project.laws.tables import table
 from paceline.errors import DataError
 from paceline.project.laws.baselines import NAMES, baseline
 from paceline.project.laws.check import OURS, check, coverage, page, summary
-from paceline.project.laws.heldout import Case, cases, pollux
+from paceline.project.laws.heldout import HeldOutTable, cases, pollux
 from paceline.project.laws.table import from_series
 from paceline.references.spreadsheet import read
 
@@ -47,7 +47,7 @@ def test_every_reference_with_three_counts_is_a_case_with_its_largest_hidden() -
 
 def test_a_projection_that_is_exact_has_no_error() -> None:
     known, hidden = table([1, 2, 4], [100, 200, 400]), table([8], [800])
-    found = check(Case("s", "l", known, hidden, of_steps=False))
+    found = check(HeldOutTable("s", "l", known, hidden, of_steps=False))
     assert found.errors["linear"][0] == pytest.approx(0)
     assert found.errors[OURS][0] < 0.02
     assert found.in80[0] == 1
@@ -55,7 +55,7 @@ def test_a_projection_that_is_exact_has_no_error() -> None:
 
 def test_errors_of_steps_and_of_throughput_are_not_the_same() -> None:
     known, hidden = table([1, 2], [100, 200]), table([4], [200])  # linear says 400, and half the step time
-    rate, step = (check(Case("s", "l", known, hidden, of_steps=steps)) for steps in (False, True))
+    rate, step = (check(HeldOutTable("s", "l", known, hidden, of_steps=steps)) for steps in (False, True))
     assert rate.errors["linear"][0] == pytest.approx(1)
     assert step.errors["linear"][0] == pytest.approx(0.5)
 
@@ -79,11 +79,11 @@ def test_hidden_rows_of_the_published_tables_are_projected_better_than_by_any_ba
     assert text.count("| seed-003 |") == 8
 
 
-def outside() -> Iterator[Case]:
+def outside() -> Iterator[HeldOutTable]:
     for series in read(Path(__file__).parent / "outside.csv").series:
         whole = from_series(series.label, series)
         small = whole.at.workers < whole.counts[-1]
-        yield Case("outside", series.label, whole.where(small), whole.where(~small), of_steps=False)
+        yield HeldOutTable("outside", series.label, whole.where(small), whole.where(~small), of_steps=False)
 
 
 def test_tables_that_are_no_reference_are_projected_better_than_by_any_baseline() -> None:
@@ -102,16 +102,16 @@ def test_the_floor_is_what_remains_when_each_place_is_moved_by_its_own_deviation
     known = table([1, 2, 4], [100, 200, 400], nodes=[1, 2, 4], batch=[1, 1, 1])
     # Twice too slow on 8 workers, and 10 % of scatter from row to row.
     hidden = table([8, 8, 8, 16], [400, 440, 360, 800], nodes=[8, 8, 8, 16], batch=[1, 1, 1, 1])
-    found = check(Case("s", "l", known, hidden, of_steps=False))
+    found = check(HeldOutTable("s", "l", known, hidden, of_steps=False))
     assert found.errors[OURS].min() > 0.5
     assert found.floor == pytest.approx([0, 1 - 400 / 440, 400 / 360 - 1, 0], abs=1e-9)
     assert "The floor" not in page([found])
-    of_steps = check(Case("s", "l", known, hidden, of_steps=True))
+    of_steps = check(HeldOutTable("s", "l", known, hidden, of_steps=True))
     assert f"The floor, {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
 
 
 def test_without_several_rows_of_a_place_there_is_no_floor() -> None:
-    case = Case("s", "l", table([1, 2, 4], [100, 200, 400]), table([8, 16], [800, 1500]), of_steps=True)
+    case = HeldOutTable("s", "l", table([1, 2, 4], [100, 200, 400]), table([8, 16], [800, 1500]), of_steps=True)
     assert check(case).floor is None
 
 

@@ -111,7 +111,9 @@ def test_two_rows_are_enough_but_not_for_everything() -> None:
     curve = found.curve([Point(4), Point(128)])
     assert 300 < curve.points[0].throughput < 400  # type: ignore[operator]
     assert any("Two counts of workers" in text for text in curve.warnings)
-    with pytest.raises(SpecError, match="129 workers are more than 64 times the 2 that were measured, too far for 2 counts"):
+    with pytest.raises(
+        SpecError, match="129 workers are more than 64 times the 2 that were measured, too far for 2 counts"
+    ):
         found.curve([Point(129)])
 
 

@@ -1,4 +1,4 @@
-"""Further answers about a curve: each in words, in a column of the table, and as data."""
+"""ExtraAnswer answers about a curve: each in words, in a column of the table, and as data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,7 +23,7 @@ _MILLION = 1e6
 
 
 @dataclass(frozen=True)
-class Further:
+class ExtraAnswer:
     """What one more question adds."""
 
     sentences: tuple[str, ...]
@@ -34,19 +34,19 @@ class Further:
     """A cell for every point of the curve."""
 
 
-def worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> Further:
+def worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> ExtraAnswer:
     """How many of the workers asked for still bring that share of one worker's speed each."""
     most = workers_worth_having(points, alone, efficiency)
     many = "none of the counts asked for reaches it" if most is None else f"up to {count(most, 'worker')}"
-    return Further((f"At an efficiency of {efficiency:.0%} or better: {many}.",), {"workers_worth_having": most})
+    return ExtraAnswer((f"At an efficiency of {efficiency:.0%} or better: {many}.",), {"workers_worth_having": most})
 
 
-def costs(answer: Answer, price: float) -> Further:
+def costs(answer: Answer, price: float) -> ExtraAnswer:
     """What a million samples, or whatever is counted, cost at a price for a worker and an hour."""
     each = [cost_per_unit(point, price) for point in answer.curve.points]
     known = [(cost, p.point.workers) for p, cost in zip(answer.curve.points, each, strict=True) if cost is not None]
     if not known:
-        return Further(("What a million cost cannot be told: the speed is not known.",), {"cost_per_unit": each})
+        return ExtraAnswer(("What a million cost cannot be told: the speed is not known.",), {"cost_per_unit": each})
     (low, cheapest), (high, most) = min(known), max(known, key=lambda pair: pair[1])
     also = f", and {number(_MILLION * high)} with {most}" if most != cheapest else ""
     told = (
@@ -54,17 +54,17 @@ def costs(answer: Answer, price: float) -> Further:
         f"{count(cheapest, 'worker')}, the cheapest of these{also}."
     )
     cells = [number(None if cost is None else _MILLION * cost) for cost in each]
-    return Further((told,), {"cost_per_unit": each}, {"cost of a million": cells})
+    return ExtraAnswer((told,), {"cost_per_unit": each}, {"cost of a million": cells})
 
 
-def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> Further:
+def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> ExtraAnswer:
     """How long the target takes at every point, and how the samples it takes grow with the batch."""
     times = [time_to_target(law, point) for point in points]
     critical = {name: getattr(law.critical, name) for name in ("value", "low", "high")}
     data = {"time_to_target": [None if t is None else asdict(t) for t in times], "critical_batch": critical}
     known = [t for t in times if t is not None]
     if not known:
-        return Further((f"The time to {what} cannot be told: it takes the batch and the time of a step.",), data)
+        return ExtraAnswer((f"The time to {what} cannot be told: it takes the batch and the time of a step.",), data)
     best, most = min(known, key=lambda t: t.seconds), max(known, key=lambda t: t.workers)
     soonest = f"; soonest with {best.workers}, after {_spelled(best)}" if best.workers != most.workers else ""
     told = (
@@ -73,10 +73,10 @@ def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> Fur
         *law.notes,
         *_beyond(law, points),
     )
-    return Further(told, data, {f"time to {what} (80 %)": ["" if t is None else _spelled(t) for t in times]})
+    return ExtraAnswer(told, data, {f"time to {what} (80 %)": ["" if t is None else _spelled(t) for t in times]})
 
 
-def break_even(runs: Runs, point: Point, question: Question, other: str) -> Further:
+def break_even(runs: Runs, point: Point, question: Question, other: str) -> ExtraAnswer:
     """The bandwidth between nodes at which another strategy is as fast, at one point."""
     own = question.strategy or runs.strategy
     found = runs.break_even(point, question, other)
@@ -90,7 +90,7 @@ def break_even(runs: Runs, point: Point, question: Question, other: str) -> Furt
             f"{where} {found.faster_below} is faster below {usable} of usable bandwidth between nodes, "
             f"{found.faster_above} above it."
         )
-    return Further((told,), {"break_even": {"workers": point.workers, "strategies": [own, other], **asdict(found)}})
+    return ExtraAnswer((told,), {"break_even": {"workers": point.workers, "strategies": [own, other], **asdict(found)}})
 
 
 def _spelled(time: TimeToTarget) -> str:
