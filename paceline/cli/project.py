@@ -28,7 +28,7 @@ _PATIENCE_SECONDS, _REFRESH_SECONDS, _LINE_SECONDS = 2.0, 0.5, 5.0
 
 # Everything else is imported in the functions, so that --help answers at once.
 
-_POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)", "What else to tell"
+_POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)", "More answers"
 
 Source = Annotated[
     list[str], typer.Argument(metavar="SOURCE…", help="A CSV table, a reference's name, a study, or records.")
@@ -239,8 +239,8 @@ def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points:
         return given.ask(points, asked.question, _shown)
     if asked.what_if:
         raise SpecError(
-            "Another strategy, network or speed cannot be told from a table, it does not say what is exchanged: give "
-            "records of a run."
+            "Another strategy, network or speed cannot be predicted from a table: it does not say what is exchanged. "
+            "Give records of a run."
         )
     return of_table(given, series, points)
 

@@ -22,14 +22,14 @@ _ONE_BY_ONE, _PER_DOUBLING = 16, 8
 
 @dataclass(frozen=True)
 class Point:
-    """What is asked for."""
+    """One point that is asked for."""
 
     workers: int
     nodes: int | None = None
-    """Hosts; None where the source does not tell workers of one node from those of several."""
+    """Nodes; None where the source does not distinguish one node from several."""
 
     batch: float | None = None
-    """Samples per worker and update; None where the source does not say."""
+    """Samples per worker and update; None where the source does not give it."""
 
 
 @dataclass(frozen=True)

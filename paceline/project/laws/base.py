@@ -83,7 +83,7 @@ class Settings:
         return _grown(np.ones_like(self.workers) if self.nodes is None else self.nodes)
 
     def where(self, chosen: "slice | npt.NDArray[np.bool_]") -> "Settings":
-        """Some of them."""
+        """The chosen settings only."""
         nodes, batch = (None if column is None else column[chosen] for column in (self.nodes, self.batch))
         return Settings(self.workers[chosen], nodes, batch, self.capacity)
 
@@ -154,7 +154,7 @@ class Law(ABC):
     @property
     def name(self) -> str:
         """The law's name in an answer."""
-        return f"{self.exchange_name}, {'partly hidden' if self.overlaps else 'not hidden'}"
+        return f"{self.exchange_name}, {'partly overlapped' if self.overlaps else 'not overlapped'}"
 
     @cached_property
     def all_priors(self) -> dict[str, Prior]:
@@ -194,7 +194,7 @@ class Law(ABC):
         exchange = np.asarray(sum(self.exchange(named, at).values()))
         together = compute + exchange
         if self.overlaps:
-            together = partly_hidden(compute, exchange, named["overlap"])
+            together = partly_overlapped(compute, exchange, named["overlap"])
         return np.asarray(np.log(together * self.scope.unit_seconds))
 
     def log_compute_seconds(self, draws: Array, at: Settings) -> Array:
@@ -211,7 +211,7 @@ class Law(ABC):
         return dict(zip(self.parameters, np.exp(draws).T[:, :, None], strict=True))
 
 
-def partly_hidden(compute: Array, exchange: Array, overlap: Array) -> Array:
+def partly_overlapped(compute: Array, exchange: Array, overlap: Array) -> Array:
     """(C^γ + N^γ)^(1/γ) with γ = 1 + overlap: from C + N, without overlap, to the larger of both."""
     power = np.minimum(1 + overlap, _MAX_OVERLAP)
     larger = np.maximum(compute, exchange)

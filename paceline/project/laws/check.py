@@ -17,7 +17,7 @@ _SEVERAL = 3
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """A case with the relative errors of every method at every hidden row, and whether our bands held it."""
+    """A held-out table with the relative errors of every method at every hidden row, and whether our bands hold it."""
 
     case: HeldOutTable
     errors: dict[str, Array]
@@ -50,7 +50,7 @@ def check(case: HeldOutTable) -> Checked:
 
 
 def _errors(case: HeldOutTable, seconds: Array) -> Array:
-    """Of step times, or of throughput, which is in inverse proportion."""
+    """Relative errors of step times, or of throughput, which is inversely proportional."""
     ratio = seconds / case.hidden.seconds
     return np.abs((ratio if case.of_steps else 1 / ratio) - 1)
 
@@ -69,17 +69,17 @@ def _floor(case: HeldOutTable, deviation: Array) -> Array | None:
 def _by_batch(case: HeldOutTable, name: str) -> Array:
     """Baselines know workers only, so each batch is fitted by itself."""
     known, hidden = case.known, case.hidden
-    found = np.empty_like(hidden.seconds)
+    predicted = np.empty_like(hidden.seconds)
     batches = (np.zeros_like(t.at.workers) if t.at.batch is None else t.at.batch for t in (known, hidden))
     known_batch, hidden_batch = batches
     for batch in np.unique(hidden_batch):
         rows, asked = known_batch == batch, hidden_batch == batch
-        found[asked] = baseline(name, known.at.workers[rows], known.seconds[rows], hidden.at.workers[asked])
-    return found
+        predicted[asked] = baseline(name, known.at.workers[rows], known.seconds[rows], hidden.at.workers[asked])
+    return predicted
 
 
 def summary(errors: Iterable[Array]) -> ErrorSummary:
-    """Over all rows of several cases."""
+    """Errors over all rows of several tables."""
     together = np.concatenate(list(errors))
     median, p90 = np.quantile(together, [0.5, 0.9])
     return ErrorSummary(float(median), float(together.mean()), float(p90), len(together))
@@ -91,7 +91,7 @@ def coverage(held: Iterable[Array]) -> float:
 
 
 def data(checked: Checked) -> dict[str, Any]:
-    """One case as plain data."""
+    """One held-out table and its errors as plain data."""
     return {
         "source": checked.case.source,
         "label": checked.case.label,
@@ -122,7 +122,7 @@ def page(checked: Sequence[Checked]) -> str:
         lines += [
             "",
             "Step times measured for Pollux (OSDI '21) on 1–64 GPUs in up to 16 nodes at many batches, all rows above",
-            "the limit hidden. Errors are of step time; baselines know workers only, each batch is fitted by itself.",
+            "the limit hidden. Errors are of step time; baselines know only workers, so batches are fitted separately.",
             "",
             *_totals(steps),
             "",
@@ -135,8 +135,8 @@ def page(checked: Sequence[Checked]) -> str:
 def _totals(checked: Sequence[Checked]) -> list[str]:
     lines = ["| method | median error | mean | 90th percentile | rows |", "|---|---|---|---|---|"]
     for name in (OURS, *NAMES):
-        found = summary(one.errors[name] for one in checked)
-        lines.append(f"| {name} | {found.median:.1%} | {found.mean:.1%} | {found.p90:.1%} | {found.rows} |")
+        total = summary(one.errors[name] for one in checked)
+        lines.append(f"| {name} | {total.median:.1%} | {total.mean:.1%} | {total.p90:.1%} | {total.rows} |")
     held80, held95 = (coverage(getattr(one, name) for one in checked) for name in ("in80", "in95"))
     return [*lines, "", f"The 80 % band holds {held80:.0%} of the hidden rows, the 95 % band {held95:.0%}."]
 
@@ -145,11 +145,11 @@ def _of_floors(checked: Sequence[Checked]) -> list[str]:
     floors = [one.floor for one in checked if one.floor is not None]
     if not floors:
         return []
-    found = summary(floors)
+    total = summary(floors)
     return [
-        f"The floor, {found.mean:.1%} here (90th percentile {found.p90:.1%}), is what remains when each hidden pair of "
+        f"The floor, {total.mean:.1%} here (90th percentile {total.p90:.1%}), is what remains when each hidden pair of "
         "workers and nodes",
-        "is moved by its own median deviation, known only from the hidden rows: scatter from batch to batch.",
+        "is shifted by its own median deviation, known only from the hidden rows: scatter from batch to batch.",
     ]
 
 

@@ -98,16 +98,16 @@ class Posterior:
 
     @property
     def typical_noise(self) -> float:
-        """The median of it."""
+        """The median noise over the draws."""
         return float(np.median(self.noise))
 
     def composition(self, at: Settings) -> dict[str, Array]:
         """The typical share of each part in a step, before anything is hidden, by setting."""
         together: dict[str, list[Array]] = {}
         for part in self.parts:
-            found = part.law.parts(part.draws[:: max(1, len(part.draws) // _FEW)], at)
-            whole = sum(found.values())
-            for name, seconds in found.items():
+            step_parts = part.law.parts(part.draws[:: max(1, len(part.draws) // _FEW)], at)
+            whole = sum(step_parts.values())
+            for name, seconds in step_parts.items():
                 together.setdefault(name, []).append(len(part.draws) * (seconds / whole).mean(axis=0))
         return {name: np.sum(shares, axis=0) / len(self.noise) for name, shares in together.items()}
 
@@ -165,16 +165,16 @@ def _modes(law: Law, rows: Rows) -> list[Mode]:
 
     There may be two: rows that stray from cheap exchange, and exchange that is dear. Both are looked for.
     """
-    found: list[Mode] = []
+    modes_by_noise: list[Mode] = []
     starts = [law.centre, law.centre + _DEAR * law.spread * law.exchanging]
     for noise in NOISE:
         modes = [_mode(law, rows, float(noise), start) for start in starts]
         mode = max(modes, key=lambda mode: mode.evidence)
         starts = [each.centre for each in modes if each is mode or np.abs(each.centre - mode.centre).max() > _SAME]
-        found.append(mode)
-        if mode.evidence < max(other.evidence for other in found) - _NEGLIGIBLE:
+        modes_by_noise.append(mode)
+        if mode.evidence < max(other.evidence for other in modes_by_noise) - _NEGLIGIBLE:
             break
-    return found
+    return modes_by_noise
 
 
 def _misfit(law: Law, rows: Rows, noise: float, draws: Array) -> Array:
@@ -200,7 +200,7 @@ def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
         values = _misfit(law, rows, noise, np.vstack([parameters, parameters + _STEP * np.eye(len(parameters))]))
         return np.asarray((values[1:] - values[0]).T / _STEP)
 
-    found = least_squares(
+    best = least_squares(
         lambda parameters: _misfit(law, rows, noise, parameters[None, :])[0],
         start,
         jac=slope,
@@ -209,11 +209,11 @@ def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
         xtol=_TOLERANCE,
         max_nfev=_MOST_EVALUATIONS,
     )
-    curvature = found.jac.T @ found.jac
-    evidence = rows.weight.sum() * (_LOG_DENSITY - math.log(noise)) - found.cost
+    curvature = best.jac.T @ best.jac
+    evidence = rows.weight.sum() * (_LOG_DENSITY - math.log(noise)) - best.cost
     evidence -= np.log(law.spread).sum() + 0.5 * np.linalg.slogdet(curvature)[1]
     evidence -= 0.5 * (math.log(noise / _NOISE_MEDIAN) / _NOISE_SPREAD) ** 2
-    return Mode(law, noise, found.x, np.linalg.inv(curvature), float(evidence) + math.log(law.share))
+    return Mode(law, noise, best.x, np.linalg.inv(curvature), float(evidence) + math.log(law.share))
 
 
 def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mode, Array, Array]:

@@ -45,13 +45,13 @@ VALIDATED_ON = "published tables and Pollux's measurements with their largest ro
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Laws fitted to a table, ready to be asked."""
+    """Laws fitted to a table, ready to project from."""
 
     table: ScalingTable
     posterior: Posterior
 
     def curve(self, points: Sequence[Point]) -> ProjectedCurve:
-        """The answer at every point, in their order; refused beyond reason."""
+        """The answer at every point, in the order asked; refused far beyond the table."""
         warnings = [*self.table.warnings, *self._about(points)]
         at = self.settings(points)
         middle, low80, high80, low95, high95 = (np.exp(line) for line in self.bands(at))
@@ -73,7 +73,7 @@ class Forecast:
         return ProjectedCurve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
 
     def settings(self, points: Sequence[Point]) -> Settings:
-        """Points as the laws want them; what is not said is as in the table's largest row."""
+        """Points as the laws take them; what a point leaves open is as in the table's largest row."""
         own = self.table.at
         workers = np.array([point.workers for point in points], float)
         nodes = batch = capacity = None
@@ -91,7 +91,7 @@ class Forecast:
 
     def bands(self, at: Settings) -> tuple[Array, ...]:
         """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
-        found = []
+        chunks = []
         excess = _PRIOR_EXCESS * max(0.0, 1 - self.posterior.weight / _MANY_ROWS)
         for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
             part = slice(start, start + _AT_ONCE)
@@ -101,8 +101,8 @@ class Forecast:
             strays = self.posterior.strays[:, None] * noise
             ends80 = np.quantile(middle + (1 - excess) * (drawn - middle) + strays, _ENDS_80, axis=0)
             ends95 = np.quantile(drawn + strays, _ENDS_95, axis=0)
-            found.append(np.concatenate([middle[None, :], ends80, ends95]))
-        return tuple(np.concatenate(found, axis=1))
+            chunks.append(np.concatenate([middle[None, :], ends80, ends95]))
+        return tuple(np.concatenate(chunks, axis=1))
 
     def _drift(self, at: Settings) -> Array:
         beyond = np.log2(np.maximum(at.workers / self.table.counts[-1], 1))
@@ -143,42 +143,42 @@ class Forecast:
         require_within_reach(points, largest, f"{len(counts)} counts of workers", reach)
         if self.table.at.batch is not None:
             require_near_batches(points, float(self.table.at.batch.min()), float(self.table.at.batch.max()))
-        found = far_beyond(points, largest, _FAR)
+        warnings = far_beyond(points, largest, _FAR)
         if len(counts) == 2:
-            found.append("Two counts of workers cannot tell one law from another: much of the band is prior knowledge.")
+            warnings.append("Two counts of workers cannot distinguish the laws: much of the band is prior knowledge.")
         if self.posterior.typical_noise > _NOISY:
             lie = f"{self.posterior.typical_noise:.0%}"
-            found.append(f"Rows lie {lie} from the laws: something beside the workers changed in the table.")
-        found += self._unknown(points)
-        return found
+            warnings.append(f"Rows lie {lie} from the laws: something other than the workers changed in the table.")
+        warnings += self._unknown(points)
+        return warnings
 
     def _unknown(self, points: Sequence[Point]) -> list[str]:
-        own, found = self.table.at, []
+        own, warnings = self.table.at, []
         if own.nodes is None and any(point.nodes for point in points):
-            found.append("The table has no nodes, so those asked for were not used: add a column `nodes`.")
+            warnings.append("The table has no column `nodes`: the nodes asked for were not used.")
         if own.nodes is not None and own.nodes.max() == 1:
             if any((point.nodes or 1) > 1 for point in points):
-                found.append("All rows are of one node: what leaving it costs is prior knowledge only.")
+                warnings.append("All rows are of one node: the cost of a second node is prior knowledge only.")
             elif max(point.workers for point in points) > self.table.counts[-1]:
-                found.append("Projected as if all workers were on one node: give --workers-per-node otherwise.")
+                warnings.append("Projected as if all workers were on one node: give --workers-per-node if not.")
         if any(point.batch for point in points) and own.batch is None:
-            found.append("The table has no batch, so the one asked for was not used: add a column `batch`.")
+            warnings.append("The table has no column `batch`: the batch asked for was not used.")
         whole = None if own.batch is None else global_batch(own.workers.tolist(), own.batch.tolist())
         if whole is not None and own.batch is not None and any(point.batch is None for point in points):
-            found.append(
-                f"The rows divide a batch of {whole:g} among their workers. Answered is batch {own.batch[-1]:g} for "
-                "every worker: for more workers on the same whole give batches with --at."
+            warnings.append(
+                f"The rows divide a batch of {whole:g} among their workers. This projection keeps batch "
+                f"{own.batch[-1]:g} for every worker: to divide the whole among more workers, give batches with --at."
             )
         one_batch = own.batch is not None and len(np.unique(own.batch)) == 1
         if own.batch is not None and one_batch and any(p.batch not in (None, own.batch[0]) for p in points):
-            found.append("All rows have one batch: how compute changes with it is prior knowledge only.")
-        return found
+            warnings.append("All rows have the same batch: how compute changes with it is prior knowledge only.")
+        return warnings
 
 
 def forecast(table: ScalingTable) -> Forecast:
     """Fit the laws to a table; refused where no law comes near one of its rows."""
-    found = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
-    away = np.abs(found.bands(table.at)[0] - np.log(table.seconds))
+    fitted = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
+    away = np.abs(fitted.bands(table.at)[0] - np.log(table.seconds))
     # Of many rows of a count one may be bad; where half of them are, or the only one is, the law is none.
     hopeless = {
         count: rows.max()
@@ -192,7 +192,7 @@ def forecast(table: ScalingTable) -> Forecast:
             f"{table.name}: the row of {worst:.0f} workers is {math.exp(hopeless[worst]):.2g} times away "
             "from what any law of scaling gives: check it, or leave it out."
         )
-    return found
+    return fitted
 
 
 def _room(workers: Array, nodes: Array, of_table: float) -> float:

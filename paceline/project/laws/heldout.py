@@ -21,7 +21,7 @@ _LEAST_COUNTS = 3
 
 @dataclass(frozen=True, eq=False)
 class HeldOutTable:
-    """A table in two parts."""
+    """A table in two parts: rows to fit, and the largest rows, which are hidden."""
 
     source: str
     label: str
@@ -32,7 +32,7 @@ class HeldOutTable:
 
 
 def cases() -> Iterator[HeldOutTable]:
-    """All there are on this machine."""
+    """All tables that are available on this machine."""
     for name in references.names():
         for series in references.load(name).series:
             yield from _of_series(name, series)
@@ -84,16 +84,16 @@ def pollux(folder: Path) -> Iterator[HeldOutTable]:
 
 
 def _pollux_table(model: Path) -> ScalingTable:
-    found: list[tuple[float, ...]] = []
+    rows: list[tuple[float, ...]] = []
     for name in ("placements.csv", "scalability.csv"):
         try:
             with (model / name).open(newline="") as file:
-                found += [_pollux_row(row) for row in csv.DictReader(file)]
+                rows += [_pollux_row(row) for row in csv.DictReader(file)]
         except (OSError, KeyError, ValueError) as error:
             raise DataError(
                 f"{model / name} is not as Pollux publishes it ({error}): put the original there."
             ) from error
-    workers, nodes, batch, seconds, sync = np.array(sorted(found)).T
+    workers, nodes, batch, seconds, sync = np.array(sorted(rows)).T
     return ScalingTable(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)
 
 

@@ -57,7 +57,7 @@ class ScalingTable:
         return np.asarray(at.workers * (1.0 if at.batch is None else at.batch) * self.yields / seconds)
 
     def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "ScalingTable":
-        """Some of the rows."""
+        """The chosen rows only."""
         return ScalingTable(
             self.name,
             self.at.where(chosen),
@@ -82,7 +82,7 @@ def one_series(reference: Reference, label: str | None) -> Series:
 
 
 def from_series(name: str, series: Series) -> ScalingTable:
-    """Step times of a series' rows; refused where they cannot be told or compared."""
+    """Step times of a series' rows; refused where they are unknown or not comparable."""
     rows = [row for row in series.rows if row.workers is not None and _has_speed(series, row)]
     left_out = len(series.rows) - len(rows)
     warnings = [f"{left_out} rows without a speed or step time were left out."] if left_out else []
@@ -92,7 +92,7 @@ def from_series(name: str, series: Series) -> ScalingTable:
     if len({row.workers for row in rows}) < 2:
         raise DataError(
             f"{name}: all rows have {rows[0].workers} workers; how speed changes with workers takes two counts: "
-            "measure another one, best twice as many."
+            "measure another one, preferably twice as many."
         )
     for row in rows:
         if row.workers and row.nodes and row.nodes > row.workers:
@@ -119,26 +119,26 @@ def _has_speed(series: Series, row: Row) -> bool:
 
 def _batch(name: str, rows: Sequence[Row]) -> Array | None:
     """Samples per worker; a batch of all workers is divided among them."""
-    found = [row.whole_batch / row.workers if row.whole_batch and row.workers else row.batch for row in rows]
-    given = [batch for batch in found if batch is not None]
+    batches = [row.whole_batch / row.workers if row.whole_batch and row.workers else row.batch for row in rows]
+    given = [batch for batch in batches if batch is not None]
     if not given:
         return None
     if len(given) < len(rows):
         if len(set(given)) > 1:
             raise DataError(f"{name}: some rows have a batch and others have none: give it in every row, or in none.")
-        found = [given[0]] * len(rows)
-    return np.array(found, float)
+        batches = [given[0]] * len(rows)
+    return np.array(batches, float)
 
 
 def _nodes(rows: Sequence[Row], warnings: list[str]) -> Array | None:
     """One worker is on one node; otherwise nodes are known of all rows, or not used."""
-    found = [1 if row.workers == 1 else row.nodes for row in rows]
+    nodes = [1 if row.workers == 1 else row.nodes for row in rows]
     if not any(row.nodes for row in rows):
         return None
-    if None in found:
-        warnings.append("Nodes are not given in every row, so they were not used.")
+    if None in nodes:
+        warnings.append("Some rows have no nodes, so nodes were not used.")
         return None
-    return np.array(found, float)
+    return np.array(nodes, float)
 
 
 def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tuple[Array, bool, float | None]:
@@ -170,7 +170,7 @@ def _sync(
     if np.isnan(sync).all():
         return None
     if not is_step_time:
-        warnings.append("sync_seconds were not used, as the step's time is not known: give step_seconds or batch.")
+        warnings.append("sync_seconds were not used: the step time is unknown. Give step_seconds or batch.")
         return None
     for row, part, whole in zip(rows, sync, seconds, strict=True):
         if part > whole:
@@ -182,8 +182,8 @@ def _sync(
     sync[at.workers == 1] = 0.0  # one worker has nobody to wait for
     if _leaves_too_little(at, seconds, sync):
         warnings.append(
-            "sync_seconds were not used: without them steps would take less than fewer workers compute, so they hold "
-            "what was hidden behind compute too."
+            "sync_seconds were not used: without them steps would take less than fewer workers compute, so they "
+            "include communication overlapped with compute."
         )
         return None
     return sync
@@ -191,9 +191,9 @@ def _sync(
 
 def _leaves_too_little(at: Settings, seconds: Array, sync: Array) -> bool:
     """Whether steps without it are shorter than those of the fewest workers at the same batch."""
-    told = ~np.isnan(sync)
-    rest, fewest = (seconds - sync)[told], (at.workers == at.workers.min())[told]
-    batch = np.zeros_like(rest) if at.batch is None else at.batch[told]
+    known = ~np.isnan(sync)
+    rest, fewest = (seconds - sync)[known], (at.workers == at.workers.min())[known]
+    batch = np.zeros_like(rest) if at.batch is None else at.batch[known]
     typical = {size: float(np.median(rest[fewest & (batch == size)])) for size in np.unique(batch[fewest])}
     left = [rest[i] / typical[batch[i]] for i in np.flatnonzero(~fewest) if batch[i] in typical]
     return bool(left) and float(np.median(left)) < _LEFT_OF_COMPUTE
@@ -214,8 +214,8 @@ def _warn(at: Settings, seconds: Array, warnings: list[str]) -> None:
         fastest = float(np.median(seconds[at.workers == at.workers.min()])) / seconds
         if fastest.max() > _IMPOSSIBLE:
             warnings.append(
-                f"Speed per worker rises by {fastest.max() - 1:.0%} with more workers, which these cannot bring: "
-                "check the smallest row. The projection never rises faster than the workers."
+                f"Speed per worker rises by {fastest.max() - 1:.0%} with more workers, which they cannot cause: "
+                "check the smallest row. The projection never scales better than linearly."
             )
 
 
@@ -227,5 +227,5 @@ def _warn_of_falls(workers: Array, seconds: Array, warnings: list[str]) -> None:
         if after < _FALLS * before:
             warnings.append(
                 f"{more:.0f} workers together are {1 - after / before:.0%} slower than {fewer:.0f}: check that row. "
-                "The projection takes it as it is."
+                "The projection uses it unchanged."
             )

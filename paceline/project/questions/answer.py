@@ -1,4 +1,4 @@
-"""From a table or from records to the answer: which rows or runs are meant, and whether laws or a simulation tell."""
+"""From a table or from records to the answer: which rows or runs are used, and whether laws or a simulation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ from paceline.references.base import Reference, Row
 from paceline.traffic import catalogue
 
 _ENOUGH_COUNTS = 3
-"""Counts of workers that were measured, from which on laws are fitted to them where nothing else is asked."""
+"""Laws are fitted from this many measured counts of workers on, unless the question needs the simulation."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A curve, of what it is, and what was measured."""
+    """A curve, what it is about, and what was measured."""
 
     curve: ProjectedCurve
     subject: str
@@ -37,7 +37,7 @@ class Answer:
 
 
 def of_table(reference: Reference, series: str | None, points: Sequence[Point]) -> Answer:
-    """By laws fitted to the rows."""
+    """Answer with laws fitted to the rows of a table."""
     chosen = one_series(reference, series)
     table = from_series(reference.title, chosen)
     rates = table.throughput(table.at, table.seconds)
@@ -72,12 +72,12 @@ class Runs:
 
     @property
     def workload(self) -> str:
-        """Of all of them."""
+        """The workload, which is the same in all runs."""
         return str(self.records[0].spec["workload"])
 
     @cached_property
     def simulated(self) -> Measured:
-        """What a step consists of."""
+        """The measured step, ready to be simulated."""
         return Measured.of_records(self.records)
 
     @cached_property
@@ -88,17 +88,17 @@ class Runs:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Of the table."""
+        """The rows of the table."""
         return self.table.series[0].rows
 
     def ask(self, points: Sequence[Point], question: Question, progress: Progress = iter) -> Answer:
         """By laws where enough was measured and nothing but more workers is asked; otherwise by simulating a step."""
-        found = None
-        if self._laws_tell(points, question):
-            found = of_table(self.table, None, points).curve
-        found = found or curve(self.simulated, points, question, progress)
+        projected = None
+        if self._laws_suffice(points, question):
+            projected = of_table(self.table, None, points).curve
+        projected = projected or curve(self.simulated, points, question, progress)
         return Answer(
-            curve=replace(found, warnings=(*found.warnings, *self._limits())),
+            curve=replace(projected, warnings=(*projected.warnings, *self._limits())),
             subject=question.strategy or self.strategy,
             unit=self.records[0].throughput["unit"],
             measured=tuple((row.workers, row.throughput) for row in self.rows if row.workers and row.throughput),
@@ -110,16 +110,16 @@ class Runs:
         return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
 
     def _limits(self) -> Iterator[str]:
-        """What these runs were held up by, or differed in, that is not theirs."""
+        """Warnings about the machine and the network on which the runs were measured."""
         rows = scaling_rows(self.records)
         if any(row.throughput.host_limited for row in rows):
-            yield "Of some of these runs the host was the limit, not the devices it emulated: measure in slower motion."
+            yield "In some of these runs the host was the limit, not the devices it emulates: measure in slower motion."
         most = max(self.records, key=lambda record: int(record.spec["workers"]))
         if most.network is not None:
             nodes = len(most.network["nodes"])
-            yield f"Measured on {nodes} nodes with {most.network['asked']}; any further ones are taken to be like them."
+            yield f"Measured on {nodes} nodes with {most.network['asked']}; more nodes are assumed to be like them."
 
-    def _laws_tell(self, points: Sequence[Point], question: Question) -> bool:
+    def _laws_suffice(self, points: Sequence[Point], question: Question) -> bool:
         """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
         more = question == Question(strategy=question.strategy) and question.strategy in (None, self.strategy)
         one_batch = len({record.spec["batch"] for record in self.records}) == 1
@@ -127,8 +127,8 @@ class Runs:
         if not any(record.gradients for record in self.records):
             if not as_measured:
                 raise SpecError(
-                    "Another strategy, network, batch or speed cannot be told from these records, they hold no "
-                    "gradients: give records of longer runs."
+                    "Another strategy, network, batch or speed cannot be predicted from these records: they hold no "
+                    "gradients. Give records of longer runs."
                 )
             return True
         return as_measured and len({row.workers for row in self.rows}) >= _ENOUGH_COUNTS

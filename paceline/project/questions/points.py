@@ -20,7 +20,7 @@ _READ = ("workers", "nodes", "batch")
 
 def parse_workers(text: str) -> list[int]:
     """`1..64`, `1,2,4` or `8`; ranges and single counts may be mixed."""
-    found: list[int] = []
+    counts: list[int] = []
     for part in text.split(","):
         if match := _RANGE.fullmatch(part.strip()):
             first, last = int(match[1]), int(match[2])
@@ -28,12 +28,12 @@ def parse_workers(text: str) -> list[int]:
                 raise SpecError(
                     f"--workers {part} is not valid: a range goes up from 1, over at most {_MOST:,} counts."
                 )
-            found += range(first, last + 1)
+            counts += range(first, last + 1)
         elif part.strip().isdecimal() and int(part) >= 1:
-            found.append(int(part))
+            counts.append(int(part))
         else:
             raise SpecError(f"--workers {part.strip()!r} is not valid: write a range or a list, as in 1..64 or 1,2,4.")
-    return found
+    return counts
 
 
 def on_nodes(workers: list[int], workers_per_node: int | None, batch: float | None) -> list[Point]:
@@ -53,8 +53,8 @@ def read_points(path: Path) -> list[Point]:
         fields = ["workers" if field == "devices" else field for field in fields]
     if "workers" not in fields or not rows:
         raise DataError(f"{path} asks for nothing: write a heading `workers` (also nodes, batch) and a line per point.")
-    found = ((line.number, dict(zip(fields, line.cells, strict=False))) for line in rows)
-    return [_point(f"{path}, line {number}", {name: cells.get(name, "") for name in _READ}) for number, cells in found]
+    lines = ((line.number, dict(zip(fields, line.cells, strict=False))) for line in rows)
+    return [_point(f"{path}, line {number}", {name: cells.get(name, "") for name in _READ}) for number, cells in lines]
 
 
 def _point(where: str, cells: dict[str, str]) -> Point:

@@ -1,4 +1,4 @@
-"""Questions about a curve: time to a loss, cost of a sample, and how many workers are worth having."""
+"""Questions about a curve: time to a loss, cost per sample, and how many workers are worth having."""
 
 import csv
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from paceline.project.laws.base import Array
 from paceline.record import Record
 
 _NOISE = 0.05
-"""How far runs stray from the law, as a share, where too few of them show it."""
+"""Relative scatter of runs around the law, assumed where there are too few runs to see it."""
 
 _WIDE = 3.0
 _DRAWS = 2048
 _SEED = 20211
 _HOUR_SECONDS = 3600
 REACH = 64
-"""How many times the largest batch of the runs may be asked about."""
+"""How many times the largest global batch of the runs may be asked for."""
 
 _DISTANCE_ERROR = 0.05
-"""Of the samples, for every doubling beyond the batches of the runs."""
+"""Relative error of the samples, for every doubling beyond the batches of the runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ class SamplesToTarget:
     notes: tuple[str, ...] = ()
 
     def samples(self, global_batch: float) -> Array:
-        """By draw."""
+        """Samples until the target at a global batch, by draw."""
         return self.first_samples * (1 + global_batch / self.critical_batch)
 
     @property
     def critical(self) -> Figure:
-        """The batch that needs twice the samples of a very small one."""
+        """The global batch that needs twice the samples of a very small one."""
         low, middle, high = np.quantile(self.critical_batch, (0.025, 0.5, 0.975))
         return Figure(float(middle), float(low), float(high))
 
@@ -88,7 +88,7 @@ def read_runs(path: Path) -> Reached:
         raise DataError(f"{path}: global_batch and samples must be above 0 in every row.")
     batches, samples = np.array(rows, float).reshape(-1, 2).T
     if len(np.unique(batches)) < 2:
-        raise DataError(f"{path}: runs of one batch say nothing about others: give runs of at least two batches.")
+        raise DataError(f"{path}: runs at one batch say nothing about others: give runs of at least two batches.")
     return Reached(batches, samples)
 
 
@@ -100,28 +100,28 @@ def reached(records: Sequence[Record], loss: float) -> Reached:
     runs = [r for r in records if r.spec["workers"] == 1 or r.spec["strategy"] != "independent"]
     validated = all(len(r.learning["validation"]) > 1 for r in runs)
     needed = [_samples_until(r, loss, validated=validated) for r in runs]
-    found = [(r.learning["global_batch"], n) for r, n in zip(runs, needed, strict=True) if n is not None]
+    came_down = [(r.learning["global_batch"], n) for r, n in zip(runs, needed, strict=True) if n is not None]
     kind = "validation" if validated else "training"
-    batches, samples = np.array(found, float).reshape(-1, 2).T
+    batches, samples = np.array(came_down, float).reshape(-1, 2).T
     if len(np.unique(batches)) < 2:
         there = ", ".join(f"{batch:g}" for batch in np.unique(batches)) or "none"
         tried = ", ".join(f"{batch}" for batch in sorted({r.learning["global_batch"] for r in runs}))
         raise DataError(
             f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} came down to this {kind} loss; two "
-            "are needed to tell how it depends on the batch. Ask for a higher loss, or train longer at several batches."
+            "are needed to see how it depends on the batch. Ask for a higher loss, or train longer at several batches."
         )
-    return Reached(batches, samples, tuple(_about(kind, loss, len(runs) - len(found))))
+    return Reached(batches, samples, tuple(_about(kind, loss, len(runs) - len(came_down))))
 
 
 def _about(kind: str, loss: float, missed: int) -> list[str]:
-    told = [f"The loss is {'the validation' if kind == 'validation' else 'that of training, smoothed'}."]
+    notes = [f"The loss is {'the validation loss' if kind == 'validation' else 'the training loss, smoothed'}."]
     if missed:
-        told.append(f"{count(missed, 'run')} did not come down to {loss:g}, or began below it: left out.")
-    return told
+        notes.append(f"{count(missed, 'run')} did not reach {loss:g}, or started below it: left out.")
+    return notes
 
 
 def _samples_until(record: Record, loss: float, *, validated: bool) -> float | None:
-    """Samples seen when the loss first was as low; None where it never was, or was at once."""
+    """Samples seen when the loss first was this low; None where it never was, or was from the start."""
     from scipy.optimize import isotonic_regression  # slow to import
 
     learning = record.learning
@@ -153,11 +153,11 @@ def fit_samples(runs: Reached) -> SamplesToTarget:
         law = parameters[0] + np.log1p(batches / np.exp(parameters[1]))
         return np.append((law - np.log(samples)) / _NOISE, (parameters[1] - start[1]) / _WIDE)
 
-    found = least_squares(misfit, start)
+    best = least_squares(misfit, start)
     freedom = max(1, len(batches) - 2)
-    strayed = max(1.0, float(np.sum(found.fun[:-1] ** 2)) / freedom)
-    covariance = np.linalg.inv(found.jac.T @ found.jac) * strayed
-    draws = np.random.default_rng(_SEED).multivariate_normal(found.x, covariance, _DRAWS)
+    strayed = max(1.0, float(np.sum(best.fun[:-1] ** 2)) / freedom)
+    covariance = np.linalg.inv(best.jac.T @ best.jac) * strayed
+    draws = np.random.default_rng(_SEED).multivariate_normal(best.x, covariance, _DRAWS)
     ends = float(batches.min()), float(batches.max())
     return SamplesToTarget(np.exp(draws[:, 0]), np.exp(draws[:, 1]), *ends, runs.notes)
 
@@ -192,14 +192,14 @@ def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | Non
 
 
 def cost_per_unit(point: Projected, price_per_worker_hour: float) -> float | None:
-    """Of one sample (or whatever throughput counts); None where the speed is not known."""
+    """Cost of one sample, or of whatever throughput counts; None where throughput is unknown."""
     if not point.throughput:
         return None
     return point.point.workers * price_per_worker_hour / _HOUR_SECONDS / point.throughput
 
 
 def workers_worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> int | None:
-    """The most workers that still reach the efficiency: the share of one worker's speed that each brings."""
+    """The most workers that reach the efficiency: speed per worker, as a share of one worker's alone."""
     if not alone.throughput:
         return None
     least = efficiency * alone.throughput / alone.point.workers

@@ -32,7 +32,7 @@ EXCHANGE_ERROR = 0.25
 """Relative standard error of what an exchange adds to a step: the model's own, whatever was measured."""
 
 DISTANCE_ERROR = 0.03
-"""Of a step, for every doubling beyond the workers that were measured."""
+"""Relative error of a step, for every doubling beyond the measured workers."""
 
 _FAR = 64
 """From this many times the workers that were measured on, a warning is given."""
@@ -66,13 +66,13 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured, ready to be asked."""
+    """The measured step of a run, ready to be simulated in other settings."""
 
     profile: StepProfile
     strategy: str
     host: Host
     network: Network | None
-    """Fitted from an exchange that no host's cores explain."""
+    """Fitted to the exchange where the work of the cores does not explain it."""
 
     warnings: tuple[str, ...] = field(default=())
 
@@ -107,29 +107,29 @@ def _typical(repeats: Sequence[Record]) -> Record:
 
 
 _NO_EXCHANGE = (
-    "No exchange was measured: its work on the cores is left out, and only the network given counts. Give a record of "
-    "two workers beside it."
+    "No exchange was measured: its work on the cores is left out, and only the given network counts. Add a record of "
+    "two workers."
 )
 
 
 Progress = Callable[[Sequence[Point]], Iterable[Point]]
-"""Hands on the points one by one, and may show how far it is."""
+"""Passes the points on one by one, and may show the progress."""
 
 
 def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> ProjectedCurve:
-    """The answer at each point, in the order asked, with what to know about it; refused beyond reason."""
+    """The answer at each point, in the order asked, with warnings; refused far beyond what was measured."""
     _require_within_reach(measured.profile, points)
     asked, projected = [], []
     for point in progress(points):
         asked.append(_SimulatedPoint.of(measured, point, question))
         projected.append(asked[-1].projected())
-    told = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
+    notes = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
     return ProjectedCurve(
         law="simulation",
         points=tuple(projected),
         knee_workers=_knee(measured, points, question),
         validated_on=VALIDATED_ON,
-        warnings=(*told, *_warnings(measured.profile, asked)),
+        warnings=(*notes, *_warnings(measured.profile, asked)),
     )
 
 
@@ -168,7 +168,7 @@ class _SimulatedPoint:
         network = question.network or measured.network
         if layout.nodes > 1 and (network is None or network.between == Link()):
             raise SpecError(
-                f"{point.workers} workers on {layout.nodes} nodes exchange over a network that is not known: give it, "
+                f"{point.workers} workers on {layout.nodes} nodes exchange over a network that is unknown: give it, "
                 "as in --network 1Gbps,latency=50us."
             )
         traffic = catalogue.resolve(question.strategy or measured.strategy)
@@ -178,7 +178,7 @@ class _SimulatedPoint:
 
     @cached_property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return simulate(self.profile, self.setting).seconds
 
     def throughput(self) -> float:
@@ -208,15 +208,15 @@ class _SimulatedPoint:
 
 
 def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[str]:
-    """What the points ask for that no run of today can do, or that lies far from what was measured."""
-    found = []
+    """Warnings about nodes larger than the measured machine, and points far beyond the measured workers."""
+    warnings = []
     fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
     if devices is not None and fullest > devices:
-        found.append(
-            f"Up to {fullest} workers on one node were asked for, and the machine that was measured has {devices} "
-            "devices: a node with as many equal ones is assumed."
+        warnings.append(
+            f"Up to {fullest} workers on one node were asked for, but the measured machine has {devices} devices: a "
+            f"node with {fullest} equal devices is assumed."
         )
-    return found + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
+    return warnings + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
 
 
 def _layout(measured: Measured, point: Point, question: Question) -> Layout:

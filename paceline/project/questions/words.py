@@ -12,7 +12,7 @@ _ROWS = 24
 
 
 def data(curve: ProjectedCurve) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     points = [
         {
             "workers": p.point.workers,
@@ -38,33 +38,33 @@ def data(curve: ProjectedCurve) -> dict[str, Any]:
 
 
 def sentences(curve: ProjectedCurve, unit: str) -> list[str]:
-    """The answer in words."""
+    """The answer in a few sentences: the most workers, the limit there, and the knee."""
     last = max(curve.points, key=lambda p: p.point.workers)
-    found = []
+    lines = []
     many = count(last.point.workers, "worker")
     if last.throughput is not None:
-        found.append(
+        lines.append(
             f"{many} would reach {number(last.throughput)} {unit} "
             f"(80 %: {number(last.low80)} to {number(last.high80)}; "
             f"95 %: {number(last.low95)} to {number(last.high95)})."
         )
     elif last.step_seconds is not None:
-        found.append(f"A step of {many} would take {human_seconds(last.step_seconds)}.")
-    found.append(f"There the limit is {last.limit}.")
+        lines.append(f"A step of {many} would take {human_seconds(last.step_seconds)}.")
+    lines.append(f"The limit there is {last.limit}.")
     knee = curve.knee_workers
     if knee is None:
-        found.append("No knee up to there: a doubling of workers still brings at least half of what it could.")
+        lines.append("No knee in range: doubling the workers still adds at least 50 %.")
     else:
-        found.append(f"The knee is at {count(knee, 'worker')}: twice as many bring less than half of what they could.")
-    return found
+        lines.append(f"The knee is at {count(knee, 'worker')}: doubling the workers adds less than 50 %.")
+    return lines
 
 
 def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Cells by heading, without what is not known of any point.
+    """Cells by heading; a column that is unknown at every point is left out.
 
-    Of a long range doublings and the last, so that it fits on a page.
+    A long range is cut down to doublings and its last point, so that it fits on a page.
     """
-    found: dict[str, Sequence[str]] = {
+    cells_by_heading: dict[str, Sequence[str]] = {
         "workers": [str(p.point.workers) for p in points],
         "nodes": [number(p.point.nodes) for p in points],
         "batch": [number(p.point.batch) for p in points],
@@ -76,28 +76,28 @@ def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> d
         **more,
     }
     kept = shown(points)
-    return {heading: [cells[index] for index in kept] for heading, cells in found.items() if any(cells)}
+    return {heading: [cells[index] for index in kept] for heading, cells in cells_by_heading.items() if any(cells)}
 
 
 def shown(points: Sequence[Projected], most: int = _ROWS) -> list[int]:
-    """Which points a page has room for: all, or doublings and the last."""
+    """Indices of the points that fit on a page: all of them, or doublings and the last."""
     if len(points) <= most:
         return list(range(len(points)))
-    found, next_count = [], 1
+    kept, next_count = [], 1
     for index, p in enumerate(points):
         if p.point.workers >= next_count or index == len(points) - 1:
-            found.append(index)
+            kept.append(index)
             next_count = 2 * p.point.workers
-    return found
+    return kept
 
 
 def band(low: float | None, high: float | None) -> str:
-    """`80 to 120`, with blanks where a narrow page may break it; empty where it is not known."""
+    """A band as `80 to 120`, which a narrow page may break at its spaces; empty where it is unknown."""
     return "" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
 def number(value: float | None) -> str:
-    """With as many digits as a projection deserves."""
+    """A figure with four digits, which is as many as a projection deserves."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 10 ** (_DIGITS - 1) else f"{value:.{_DIGITS}g}"

@@ -1,4 +1,4 @@
-"""What moving bytes costs, found in the records of workers that did it."""
+"""What moving bytes costs, fitted to the records of workers that did it."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from paceline.traffic import catalogue
 
 MESSAGE_SECONDS = 1.1e-4
 """Processor time of one round of a message, however small: gloo's, measured with 2, 4 and 8 workers on loopback.
-Buckets cannot tell it: while backward goes on, what they take is mostly their share of the core."""
+Buckets do not show it: during backward their time is mostly their share of the core."""
 
 _LEAST_SHARE = 0.25
 _SEEN_SHARE = 0.05
@@ -94,7 +94,7 @@ def _on_one_node(anchor: Record) -> bool:
 
 
 def _line(anchor: Record) -> LatencyBandwidth | None:
-    """Seconds of a bucket as latency and bytes; None where buckets are too few, or too much alike, to tell them."""
+    """Seconds of a bucket as latency and bytes; None where buckets are too few, or too much alike, for a fit."""
     if anchor.spec["workers"] < 2 or len(anchor.buckets) < _FEWEST_BUCKETS:
         return None
     moments = [Transmission(b["bytes"], b["start_seconds"], b["end_seconds"]) for b in anchor.buckets]

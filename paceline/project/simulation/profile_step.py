@@ -20,7 +20,7 @@ QUEUED_SHARE = 0.1
 """Of a step: a worker that queues longer for its core was disturbed."""
 
 _UNKNOWN_ERROR = math.log(2) / Z95
-"""Relative standard error taken for a rate whose 95 % interval is not known, or reaches beyond half or twice of it."""
+"""Relative standard error assumed for a rate whose 95 % interval is unknown or spans more than 2x either way."""
 
 _SAME = ("workload", "feed", "precision", "workers_per_device", "cores_per_device", "accumulate", "device")
 
@@ -62,29 +62,29 @@ class StepProfile:
 
     @property
     def own_seconds(self) -> float:
-        """A step with nobody to agree with, and batches at once."""
+        """A step without any exchange or waiting for batches."""
         return (
             self.input_seconds + self.forward_seconds + self.backward_seconds + self.update_seconds + self.other_seconds
         )
 
     def at_batch(self, batch: float) -> "StepProfile":
-        """With so many samples a step: forward and backward as a + b · batch, input as b · batch."""
+        """The profile at another batch: forward and backward as a + b · batch, input as b · batch."""
         if batch == self.batch:
             return self
         growth = batch / self.batch
         fixed = self.fixed_share or 0.0
-        told = () if self.fixed_share is not None else (_proportional(self.batch, batch),)
+        notes = () if self.fixed_share is not None else (_proportional(self.batch, batch),)
         scaled = self._computing(fixed + (1 - fixed) * growth)
         return replace(
             scaled,
             batch=batch,
             input_seconds=self.input_seconds * growth,
             feed_seconds=None if self.feed_seconds is None else self.feed_seconds * growth,
-            warnings=(*self.warnings, *told),
+            warnings=(*self.warnings, *notes),
         )
 
     def on_faster_device(self, factor: float) -> "StepProfile":
-        """Computing and updating in 1/`factor` of the time."""
+        """The profile on a device that computes and updates `factor` times as fast."""
         return replace(
             self._computing(1 / factor),
             update_seconds=self.update_seconds / factor,
@@ -92,7 +92,7 @@ class StepProfile:
         )
 
     def with_feed(self, factor: float) -> "StepProfile":
-        """Batches that come `factor` times as fast."""
+        """The profile with a feed that is `factor` times as fast."""
         return replace(
             self,
             input_seconds=self.input_seconds / factor,
@@ -111,8 +111,8 @@ class StepProfile:
 
 def _proportional(measured: float, asked: float) -> str:
     return (
-        f"Measured at batch {measured:g} only, so computing at batch {asked:g} is taken as proportional: "
-        "give records at two batches to know better."
+        f"Measured at batch {measured:g} only, so compute at batch {asked:g} is assumed to be proportional: "
+        "add records at a second batch to measure it."
     )
 
 
@@ -134,8 +134,8 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
             f"The record of {anchor.spec['strategy']} with {workers} worker(s) has no gradient times: "
             f"too few steps ({anchor.steps_timed}) were timed. Run it for longer."
         )
-    spread, told = _spread(anchor)
-    told = (*told, *_uncertain(anchor), *_disturbed(anchor))
+    spread, notes = _spread(anchor)
+    notes = (*notes, *_uncertain(anchor), *_disturbed(anchor))
     return StepProfile(
         batch=anchor.spec["batch"],
         rate_per_sample=anchor.throughput["value"] * step / (workers * anchor.spec["batch"]),
@@ -152,7 +152,7 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
         error=interval_error(anchor.throughput),
         measured_workers=workers,
         devices_per_node=_devices_per_node(anchor),
-        warnings=told,
+        warnings=notes,
     )
 
 
@@ -198,24 +198,24 @@ def _gradients(sampled: Sequence[dict[str, Any]], backward: float) -> tuple[Grad
 
 
 def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
-    """What the mean wait for the last of n says: wait = sd · (expected maximum of n)."""
+    """Standard deviation of arrivals, from the mean wait: wait = sd · (expected maximum of n)."""
     workers = anchor.spec["workers"]
     if workers > 1 and anchor.phases.get("wait"):
         return anchor.phases["wait"] / expected_maximum(workers), ()
     return 0.0, (
-        "How unlike workers are is not known from these records: waiting for the slowest is left out. Give a record "
-        "of two workers.",
+        "These records do not show how much workers differ: waiting for the slowest is left out. Add a record of two "
+        "workers.",
     )
 
 
 def _uncertain(anchor: Record) -> tuple[str, ...]:
     if interval_error(anchor.throughput) < _UNKNOWN_ERROR:
         return ()
-    return ("The measured rate is uncertain by half or twice, and so is all that follows from it: measure for longer.",)
+    return ("The measured rate is uncertain by about 2x, and so is everything projected from it: measure for longer.",)
 
 
 def _disturbed(anchor: Record) -> tuple[str, ...]:
-    """Times of a worker that lacked its core say more of its neighbours than of its exchange."""
+    """A warning where a worker queued for its core: its times then reflect other processes too."""
     queued = [worker.get("queued_seconds_per_step") for worker in anchor.per_worker]
     share = max(((q or 0.0) / anchor.step_seconds for q in queued), default=0.0)
     if anchor.spec["workers_per_device"] > 1 or share < QUEUED_SHARE:
@@ -227,7 +227,7 @@ def _disturbed(anchor: Record) -> tuple[str, ...]:
 
 
 def _feed_seconds(anchor: Record) -> float | None:
-    """What the feed needs for a batch, where batches are made ahead and were waited for all the same."""
+    """Seconds of the feed per batch, where batches are prefetched and workers still waited for them."""
     options = grammar.parse(anchor.spec["feed"], "feed").options
     ahead = any(int(options.get(name, "0")) for name in ("prefetch", "loaders"))
     bound = anchor.phases["input"] >= FEED_BOUND_SHARE * anchor.step_seconds
@@ -263,6 +263,6 @@ def _require_alike(records: Sequence[Record]) -> None:
         values = list(dict.fromkeys(str(r.spec[name]) for r in records))
         if len(values) > 1:
             raise DataError(
-                f"The records differ in {name.replace('_', ' ')} ({', '.join(values)}): a projection is of one kind "
-                "of run; give those of one."
+                f"The records differ in {name.replace('_', ' ')} ({', '.join(values)}): a projection needs runs "
+                "of one kind; give those only."
             )

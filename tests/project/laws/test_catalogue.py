@@ -46,7 +46,7 @@ def test_a_law_that_is_listed_is_fitted_named_and_projected_from(monkeypatch: py
     without = forecast(table(COUNTS, SPEEDS)).curve([Point(32)])
     monkeypatch.setitem(catalogue.LAWS, "every_pair", every_pair)
     fitted = forecast(table(COUNTS, SPEEDS))
-    assert fitted.posterior.shares["every pair in turn, not hidden"] > 0.9
+    assert fitted.posterior.shares["every pair in turn, not overlapped"] > 0.9
     curve = fitted.curve([Point(32)])
     expected = 100 * 32 / (1 + 0.02 * 32 * 31 / 2)
     assert curve.points[0].throughput == pytest.approx(expected, rel=0.05)

@@ -66,7 +66,7 @@ def test_one_worker_is_on_one_node_and_nodes_that_are_partly_missing_are_not_use
         series(Row(workers=1, throughput=1), Row(workers=4, throughput=4), Row(workers=8, nodes=2, throughput=7)),
     )
     assert partly.at.nodes is None
-    assert any("Nodes are not given in every row" in warning for warning in partly.warnings)
+    assert any("Some rows have no nodes" in warning for warning in partly.warnings)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_synchronising_is_not_used_where_the_time_of_a_step_is_not_known() -> No
     rows = (Row(workers=1, throughput=10), Row(workers=2, throughput=19, sync_seconds=0.01))
     table = from_series("t", series(*rows))
     assert table.rest_seconds is None
-    assert any("give step_seconds or batch" in warning for warning in table.warnings)
+    assert any("Give step_seconds or batch" in warning for warning in table.warnings)
 
 
 def test_what_cannot_be_is_told() -> None:
