@@ -2,9 +2,9 @@
 
     PACELINE_DATA=… python benchmarks/hindsight.py
 
-Each law is a step's computing, linear in the batch, and an exchange that is partly hidden behind it and grows in one of
-five ways. Its parameters are chosen on the hidden rows, by the mean error that is then told: a projection, which does
-not know those rows, cannot be expected to do better with such a law.
+Each law is a step's compute, linear in the batch, and an exchange that is partly overlapped with it and grows in one
+of five ways. Its parameters are chosen on the hidden rows, by the mean error that is then reported: a projection, which
+does not know those rows, cannot be expected to do better with such a law.
 """
 
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from paceline.project.heldout import Case, pollux
-from paceline.project.laws import Array, Settings, partly_hidden
+from paceline.project.laws.base import Array, Settings, partly_overlapped
+from paceline.project.laws.heldout import HeldOutTable, pollux
 
 Growth = Callable[[Array, Settings], Array]
 
@@ -40,10 +40,10 @@ def seconds(logs: Array, at: Settings, growth: Growth) -> Array:
     assert at.batch is not None
     found = np.exp(logs)
     compute = found[0] + found[1] * at.batch / at.batch.mean()
-    return partly_hidden(compute, growth(found[3:], at), found[2])
+    return partly_overlapped(compute, growth(found[3:], at), found[2])
 
 
-def best(case: Case, parameters: int, growth: Growth) -> tuple[float, float]:
+def best(case: HeldOutTable, parameters: int, growth: Growth) -> tuple[float, float]:
     """Mean error and 90th percentile with the parameters that make the mean smallest."""
     measured = case.hidden.seconds / np.median(case.hidden.seconds)
 

@@ -27,7 +27,7 @@ from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
 from paceline.measure.phases import phases_of
 from paceline.project.curve import Point
-from paceline.project.whatif import Measured, Question, curve
+from paceline.project.questions.whatif import Measured, Question, curve
 from paceline.record import Record
 from paceline.spec import RunSpec
 from paceline.testbed.hosts import Testbed, site

@@ -11,9 +11,9 @@ from pathlib import Path
 from paceline.measure.runs import find
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.numbers import rate
-from paceline.project.answer import Runs
 from paceline.project.curve import Point
-from paceline.project.whatif import Question, curve
+from paceline.project.questions.answer import Runs
+from paceline.project.questions.whatif import Question, curve
 from paceline.record import Record
 from paceline.studies.table import figure
 

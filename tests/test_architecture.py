@@ -90,6 +90,10 @@ WITHOUT_TORCH = (
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
     *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
 )
+# Inside the projection, from the bottom up: both ways to a curve know the curve and not one another.
+PARTS_OF_PROJECT = ({"curve"}, {"laws", "simulation"}, {"questions"})
+# Files of the simulation that still lie beside its folder.
+OF_SIMULATION = {"grouping", "network", "servers", "simulate", "timeline"}
 FILE_LINES = 400
 FUNCTION_LINES = 40
 CONSTRUCTOR_ARGUMENTS = 8
@@ -193,6 +197,23 @@ def test_arrows_point_down() -> None:
 def test_of_some_parts_only_one_file_may_be_seen(part: str, of: str) -> None:
     seen = {target for module, target in everywhere() if module.part == part and target.split(".")[1] == of}
     assert seen == MAY_SEE[part]
+
+
+def part_of_project(name: str) -> str:
+    """The folder or file of the projection that a module belongs to; empty for modules of other parts."""
+    if not name.startswith("paceline.project."):
+        return ""
+    part = name.split(".")[2]
+    return "simulation" if part in OF_SIMULATION else part
+
+
+def test_laws_and_simulation_lead_to_a_curve_and_questions_are_asked_of_both() -> None:
+    height = {part: level for level, parts in enumerate(PARTS_OF_PROJECT) for part in parts}
+    assert {part_of_project(name) for name in modules()} - {""} == set(height)
+    edges = {(part_of_project(module.name), part_of_project(target)) for module, target in everywhere()}
+    inner = {(part, other) for part, other in edges if part and other and part != other}
+    assert {(part, other) for part, other in inner if height[part] <= height[other]} == set()
+    assert inner >= {("questions", "laws"), ("questions", "simulation"), ("laws", "curve")}
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -107,8 +106,3 @@ def spread_seconds(setting: Setting) -> float | None:
         # A step's own mean is taken from n arrivals, which hides one of n parts of the variance.
         variances.append(float(places.var(axis=1).mean()) * n / (n - 1))
     return float(np.sqrt(np.mean(variances)))
-
-
-def expected_maximum(workers: int) -> float:
-    """Of `workers` equal workers the latest is so many standard deviations behind the mean (Blom's approximation)."""
-    return NormalDist().inv_cdf((workers - 0.375) / (workers + 0.25))

@@ -14,11 +14,11 @@ from paceline.errors import OutputError, SpecError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.project.answer import Answer, Runs
     from paceline.project.curve import Point
-    from paceline.project.further import Further
-    from paceline.project.targets import SamplesToTarget
-    from paceline.project.whatif import Question
+    from paceline.project.questions.answer import Answer, Runs
+    from paceline.project.questions.extra import ExtraAnswer
+    from paceline.project.questions.targets import SamplesToTarget
+    from paceline.project.questions.whatif import Question
     from paceline.record import Record
     from paceline.references.base import Reference
 
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS, _REFRESH_SECONDS, _LINE_SECONDS = 2.0, 0.5, 5.0
 
 # Everything else is imported in the functions, so that --help answers at once.
 
-_POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)", "What else to tell"
+_POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)", "More answers"
 
 Source = Annotated[
     list[str], typer.Argument(metavar="SOURCE…", help="A CSV table, a reference's name, a study, or records.")
@@ -126,7 +126,7 @@ def project(
       paceline project runs/batches --workers 1..16 --to-loss 150
     """
     from paceline.project.network import Network
-    from paceline.project.whatif import Question
+    from paceline.project.questions.whatif import Question
 
     _check(efficiency, price, chart)
     question = Question(
@@ -162,7 +162,7 @@ class _Asked:
     @property
     def what_if(self) -> bool:
         """Whether it takes records to answer."""
-        from paceline.project.whatif import Question
+        from paceline.project.questions.whatif import Question
 
         return self.question != Question(workers_per_node=self.question.workers_per_node) or bool(self.break_even)
 
@@ -178,7 +178,7 @@ def _check(efficiency: float | None, price: float | None, chart: Path | None) ->
 
 def _points(workers: str | None, at: Path | None, workers_per_node: int | None, batch: float | None) -> "list[Point]":
     """Of the file or of the range; what a line of the file does not say, the other flags do."""
-    from paceline.project.points import on_nodes, parse_workers, read_points
+    from paceline.project.questions.points import on_nodes, parse_workers, read_points
 
     if at is None:
         return on_nodes(parse_workers("1..64" if workers is None else workers), workers_per_node, batch)
@@ -206,11 +206,11 @@ def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Rec
     return [run.record for run in runs], (*found.notes, *differences)
 
 
-def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[Further]]":
+def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[ExtraAnswer]]":
     """The curve, and what else is asked about it."""
-    from paceline.project import further
-    from paceline.project.answer import Runs
     from paceline.project.curve import Point
+    from paceline.project.questions import extra
+    from paceline.project.questions.answer import Runs
 
     ready = Runs.of(given, asked.question.strategy, series) if isinstance(given, list) else given
     runs = ready if isinstance(ready, Runs) else None
@@ -220,34 +220,34 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
     if asked.efficiency is not None:
         *own, one = answer.curve.points
         answer = replace(answer, curve=replace(answer.curve, points=tuple(own)))
-        found.append(further.worth_having(own, one, asked.efficiency))
+        found.append(extra.worth_having(own, one, asked.efficiency))
     if runs is not None and asked.break_even is not None:
         largest = max(asked.points, key=lambda point: point.workers)
-        found.append(further.break_even(runs, largest, asked.question, asked.break_even))
+        found.append(extra.break_even(runs, largest, asked.question, asked.break_even))
     if asked.price is not None:
-        found.append(further.costs(answer, asked.price))
+        found.append(extra.costs(answer, asked.price))
     if asked.to_loss is not None or asked.target is not None:
         law, what = _law_of_samples(runs, asked)
-        found.append(further.time_to(law, answer.curve.points, what))
+        found.append(extra.time_to(law, answer.curve.points, what))
     return answer, found
 
 
 def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points: "Sequence[Point]") -> "Answer":
-    from paceline.project.answer import Runs, of_table
+    from paceline.project.questions.answer import Runs, of_table
 
     if isinstance(given, Runs):
         return given.ask(points, asked.question, _shown)
     if asked.what_if:
         raise SpecError(
-            "Another strategy, network or speed cannot be told from a table, it does not say what is exchanged: give "
-            "records of a run."
+            "Another strategy, network or speed cannot be predicted from a table: it does not say what is exchanged. "
+            "Give records of a run."
         )
     return of_table(given, series, points)
 
 
 def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarget, str]":
     """From a CSV file, from a study of its own, or from the source's records of the same strategy."""
-    from paceline.project import targets
+    from paceline.project.questions import targets
 
     path, loss = asked.target, asked.to_loss
     if path is not None and path.suffix.lower() in _TABLES:
@@ -298,8 +298,8 @@ def _draw(answer: "Answer", file: Path) -> None:
         raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
 
 
-def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
-    from paceline.project import words
+def _print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
+    from paceline.project.questions import words
 
     content: dict[str, Any] = words.data(answer.curve)
     for each in further:
@@ -307,11 +307,11 @@ def _print_json(answer: "Answer", further: "Sequence[Further]") -> None:
     print(json_format.dumps(content, indent=2, allow_nan=False))
 
 
-def _print(answer: "Answer", further: "Sequence[Further]") -> None:
+def _print(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
     """Words first, then the table."""
     from rich.console import Console
 
-    from paceline.project import words
+    from paceline.project.questions import words
 
     console = Console(highlight=False, soft_wrap=True)
     first, *others = words.sentences(answer.curve, answer.unit)

@@ -123,8 +123,8 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     if tables:
         raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
     from paceline.files import write_whole
-    from paceline.project import check as projection
-    from paceline.project.heldout import cases
+    from paceline.project.laws import check as projection
+    from paceline.project.laws.heldout import cases
 
     checked = [projection.check(case) for case in cases()]
     if json:

@@ -9,14 +9,12 @@ from paceline import grammar
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import Setting
 from paceline.explain.cause import Cause
+from paceline.measure.latency_bandwidth import Transmission, fit_line, service_seconds
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.measure.runs import StoredRun
 from paceline.numbers import count, ms, percent, significant
 from paceline.traffic.allreduce import AllReduce
 from paceline.units import format_bytes, human_bytes
-
-_DIFFERENT_SIZES = 2.0
-"""From this ratio of bucket sizes on, latency and bandwidth can be told apart."""
 
 _WORTH_DIVIDING = 500_000
 """Bytes of gradients below which neither smaller buckets nor fewer bytes change much."""
@@ -146,11 +144,9 @@ def fit_links(setting: Setting) -> Links | None:
     points = np.median(np.array(taken), axis=0)
     sizes, seconds = points[:, 0], points[:, 1]
     latency, per_byte = None, float(seconds.sum() / sizes.sum())
-    if sizes.max() >= _DIFFERENT_SIZES * sizes.min():
-        slope, intercept = np.polyfit(sizes, seconds, 1)
-        if intercept <= 0:  # nothing left for latency: through the origin
-            slope, intercept = float(sizes @ seconds / (sizes @ sizes)), 0.0
-        latency, per_byte = float(intercept), max(0.0, float(slope))
+    line = fit_line(sizes, seconds)
+    if line is not None:
+        latency, per_byte = line.latency_seconds, line.seconds_per_byte
     least = min(_least_seconds(setting), float(seconds.sum())) / float(sizes.sum())
     if latency is not None and per_byte < least:  # buckets that share a link end together, whatever their size
         latency, per_byte = max(0.0, float(np.mean(seconds - least * sizes))), least
@@ -202,8 +198,5 @@ def _services(run: StoredRun) -> list[tuple[float, float]]:
 
 
 def _one_after_another(moments: Sequence[tuple[int, float, float, float]]) -> list[tuple[int, float, float]]:
-    taken, before = [], -np.inf
-    for index, size, start, end in sorted(moments, key=lambda row: row[3]):
-        taken.append((index, size, max(0.0, end - max(start, before))))
-        before = max(before, end)
-    return sorted(taken)
+    taken = service_seconds([Transmission(size, start, end) for _, size, start, end in moments])
+    return sorted((index, size, seconds) for (index, size, _, _), seconds in zip(moments, taken, strict=True))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from paceline.breakdown.arrivals import expected_maximum, spread_seconds, systematic_wait
+from paceline.breakdown.arrivals import spread_seconds, systematic_wait
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
 from paceline.explain.cause import Cause
+from paceline.measure.extremes import expected_maximum
 from paceline.numbers import ms, percent
 from paceline.traffic.ps import ParameterServer
 

@@ -1,6 +1,6 @@
-"""A projected curve: the points asked for, the answer at each, and what is to be said about it."""
+"""A projected curve: the points asked for, the answer at each, its knee, and how far it may be asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.errors import SpecError
@@ -10,17 +10,26 @@ _BATCH_REACH = 32
 
 _SAME_WHOLE = 0.02
 
+REACH = 1024
+"""How many times the workers that were measured may be asked for."""
+
+KNEE_GAIN = 1.5
+"""What doubling the workers brings where it adds 50 %."""
+
+_ONE_BY_ONE, _PER_DOUBLING = 16, 8
+"""The knee is looked for at every count up to the first, then at so many counts per doubling."""
+
 
 @dataclass(frozen=True)
 class Point:
-    """What is asked for."""
+    """One point that is asked for."""
 
     workers: int
     nodes: int | None = None
-    """Hosts; None where the source does not tell workers of one node from those of several."""
+    """Nodes; None where the source does not distinguish one node from several."""
 
     batch: float | None = None
-    """Samples per worker and update; None where the source does not say."""
+    """Samples per worker and update; None where the source does not give it."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +48,67 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ProjectedCurve:
     """A projection, in the order asked."""
 
     law: str
     points: tuple[Projected, ...]
     knee_workers: int | None
-    """The first count at which twice as many workers bring less than half of what they could; None beyond the range."""
+    """The first count at which doubling the workers adds less than 50 %; None where there is none in the range."""
 
     validated_on: str
     warnings: tuple[str, ...]
+
+
+def knee(throughput: Callable[[Sequence[int]], Sequence[float]], most: int) -> int | None:
+    """The first count, up to `most`, at which doubling the workers adds less than 50 %; None where there is none.
+
+    `throughput` gives the rates at several counts. Beyond 16 workers the count is found between two that are near.
+    """
+
+    def pay(counts: Sequence[int]) -> list[bool]:
+        rates = throughput([*counts, *(2 * count for count in counts)])
+        return [rates[len(counts) + i] >= KNEE_GAIN * rates[i] for i in range(len(counts))]
+
+    last = 0  # the largest count whose doubling is known to pay
+    for counts in _octaves(most):
+        for count, pays in zip(counts, pay(counts), strict=True):
+            if pays:
+                last = count
+                continue
+            while count - last > 1:
+                middle = (last + count) // 2
+                last, count = (middle, count) if pay([middle])[0] else (last, middle)
+            return count
+    return None
+
+
+def _octaves(most: int) -> Iterator[list[int]]:
+    """Counts from 1 to `most` in order, in groups that each reach to twice the one before."""
+    first = 1
+    while first <= most:
+        step = max(1.0, first / _PER_DOUBLING) if first >= _ONE_BY_ONE else 1.0
+        last = min(2 * first, most + 1)
+        yield sorted({int(first + i * step) for i in range(int((last - 1 - first) / step) + 1)} | {last - 1})
+        first *= 2
+
+
+def require_within_reach(points: Sequence[Point], measured: int, basis: str, reach: int = REACH) -> None:
+    """Refuse workers that are far beyond those that were measured; `basis` is what the projection is made from."""
+    most = max(point.workers for point in points)
+    if most > reach * measured:
+        raise SpecError(
+            f"{most} workers are more than {reach} times the {measured} that were measured, too far for {basis}: "
+            f"ask for at most {reach * measured}, or measure more workers."
+        )
+
+
+def far_beyond(points: Sequence[Point], measured: int, far: int) -> list[str]:
+    """A warning where more than `far` times the workers that were measured are asked for."""
+    most = max(point.workers for point in points)
+    if most <= far * measured:
+        return []
+    return [f"{most} workers are {most / measured:.0f} times those that were measured: rely on the band."]
 
 
 def require_near_batches(points: Sequence[Point], smallest: float, largest: float) -> None:

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from paceline.measure.extremes import expected_maximum
 from paceline.project.grouping import Group, groups_of
 from paceline.project.network import Host, Layout, Link, Load, Network, collective_load
-from paceline.project.profile_step import StepProfile, slowest_of
 from paceline.project.servers import Serving, served_step
+from paceline.project.simulation.profile_step import StepProfile
 from paceline.project.timeline import Message, timeline
 from paceline.traffic.base import Payload, Traffic, by_pattern
 from paceline.traffic.ps import ParameterServer
@@ -140,7 +141,7 @@ def _load(group: Group, setting: Setting) -> Load:
 
 def _wait(profile: StepProfile, setting: Setting) -> float:
     """For the slowest of n, where workers wait for one another."""
-    return profile.spread_seconds * slowest_of(setting.layout.workers)
+    return profile.spread_seconds * expected_maximum(setting.layout.workers)
 
 
 def _served(profile: StepProfile, setting: Setting, options: ParameterServer, payload: dict[str, int]) -> Step:

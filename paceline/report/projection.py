@@ -8,11 +8,11 @@ import numpy as np
 
 from paceline.errors import DataError, RequestError
 from paceline.numbers import count
-from paceline.project import words
-from paceline.project.answer import Answer, Runs
 from paceline.project.curve import Point, Projected
-from paceline.project.points import parse_workers
-from paceline.project.whatif import Question
+from paceline.project.questions import words
+from paceline.project.questions.answer import Answer, Runs
+from paceline.project.questions.points import parse_workers
+from paceline.project.questions.whatif import Question
 from paceline.record import Record
 from paceline.report import charts
 from paceline.report.results import Result, Results

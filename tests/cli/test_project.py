@@ -175,7 +175,7 @@ def test_time_to_a_loss_is_read_from_the_runs_themselves(tmp_path: Path) -> None
         (("--device-speed", "1000"), "from 0.01 to 100"),
         (("--feed-speed", "0"), "--feed-speed 0 is not valid"),
         (("--strategy", "alreduce"), "allreduce"),
-        (("--workers", "4", "--workers-per-node", "2"), "a network that is not known"),
+        (("--workers", "4", "--workers-per-node", "2"), "a network that is unknown"),
         (("--break-even", "ps"), "--network 1Gbps,latency=50us --workers-per-node 1"),
         (("--network", "fast"), "write it like 1Gbps"),
         (("--series", "other"), "choose with --series one of: vae allreduce dataset, vae independent dataset"),

@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from paceline.measure.extremes import expected_maximum
 from paceline.project.grouping import BUCKET_PASSES, DDP_BYTES, DDP_FIRST_BYTES, Gradient, groups_of
 from paceline.project.network import ADD_PASSES, MESSAGE_PASSES, TCP_PASSES, Host, Layout, Link, Network
-from paceline.project.profile_step import StepProfile, slowest_of
 from paceline.project.simulate import Setting, Step, limit_of, simulate, throughput
+from paceline.project.simulation.profile_step import StepProfile
 from paceline.traffic import catalogue
 
 MS = 1e-3
@@ -154,7 +155,7 @@ def test_the_wait_is_for_the_slowest_of_n() -> None:
 def test_the_expected_maximum_agrees_with_draws(workers: int) -> None:
     torch.manual_seed(0)
     drawn = torch.randn(4000, workers).max(dim=1).values
-    assert slowest_of(workers) == pytest.approx(float(drawn.mean()), abs=4 * float(drawn.std()) / 4000**0.5)
+    assert expected_maximum(workers) == pytest.approx(float(drawn.mean()), abs=4 * float(drawn.std()) / 4000**0.5)
 
 
 def test_a_feed_that_is_slower_than_the_step_sets_its_length() -> None:

@@ -6,10 +6,10 @@ import pytest
 from explain.situations import USUAL
 from report.made import baseline, describe, study, together, usual
 
-from paceline.project.answer import Answer, Runs
-from paceline.project.points import on_nodes
-from paceline.project.whatif import Question
-from paceline.project.words import number
+from paceline.project.questions.answer import Answer, Runs
+from paceline.project.questions.points import on_nodes
+from paceline.project.questions.whatif import Question
+from paceline.project.questions.words import number
 from paceline.report import charts
 from paceline.report.page import page, sections
 from paceline.report.pictures import svg

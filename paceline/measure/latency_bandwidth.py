@@ -1,0 +1,51 @@
+"""Latency and bandwidth of a link, told apart by messages of different sizes: seconds = latency + bytes ÷ bandwidth."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+DIFFERENT_SIZES = 2.0
+"""The largest message over the smallest, from which on latency and bandwidth can be told apart."""
+
+
+@dataclass(frozen=True)
+class Transmission:
+    """One message: when it could start and when it was over, in seconds."""
+
+    payload_bytes: float
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True)
+class LatencyBandwidth:
+    """The line through what messages took."""
+
+    latency_seconds: float
+    seconds_per_byte: float
+
+
+def service_seconds(transmissions: Sequence[Transmission]) -> list[float]:
+    """What each message took of the link, in the order given.
+
+    Messages leave one after the other: one is served from its start or from the end of the one before it, whichever
+    is later. Two may be under way at once, but they share what they use.
+    """
+    taken, before = [0.0] * len(transmissions), -np.inf
+    for index in sorted(range(len(transmissions)), key=lambda i: transmissions[i].end_seconds):
+        each = transmissions[index]
+        taken[index] = max(0.0, each.end_seconds - max(each.start_seconds, before))
+        before = max(before, each.end_seconds)
+    return taken
+
+
+def fit_line(sizes: Iterable[float], seconds: Iterable[float]) -> LatencyBandwidth | None:
+    """Least squares; through the origin where nothing is left for latency. None where sizes are too much alike."""
+    x, y = np.array(list(sizes), float), np.array(list(seconds), float)
+    if not len(x) or x.max() < DIFFERENT_SIZES * x.min():
+        return None
+    slope, intercept = np.polyfit(x, y, 1)
+    if intercept <= 0:
+        slope, intercept = x @ y / (x @ x), 0.0
+    return LatencyBandwidth(float(intercept), max(0.0, float(slope)))

@@ -1,0 +1,1 @@
+"""Laws of scaling, one file each, and how they are fitted to tables, asked and checked."""

@@ -1,0 +1,215 @@
+"""From a table to a curve: the laws' draws at each point, as bands, with the knee and what limits."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.errors import DataError
+from paceline.project.curve import (
+    REACH,
+    Point,
+    Projected,
+    ProjectedCurve,
+    batch_at,
+    far_beyond,
+    global_batch,
+    knee,
+    require_near_batches,
+    require_within_reach,
+)
+from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
+from paceline.project.laws.fit import Posterior, fit
+from paceline.project.laws.table import ScalingTable
+
+# Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
+# much of its part in the step, the less the more counts show how it grows.
+DRIFT, DRIFT_OF_EXCHANGE = 0.0125, 0.1
+_ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
+# Priors are wider than most tables differ, and a few tables are far out: of the draws' spread the 80 % band leaves out
+# this much where rows are few, less with more of them, none from so many on; the 95 % band leaves out nothing.
+_PRIOR_EXCESS, _MANY_ROWS = 0.3, 16.0
+REACH_OF_TWO = 64
+"""How many times the largest count may be asked for where there are only two; from `_FAR` times on it warns."""
+
+_FAR = 8
+_NOISY = 0.10
+# A row, and the median of all rows of a count, may be so many times away from the laws.
+_HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
+_WORTH_NAMING = 0.05
+_AT_ONCE = 2048
+
+VALIDATED_ON = "published tables and Pollux's measurements with their largest rows hidden: docs/how-well-it-projects.md"
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Laws fitted to a table, ready to project from."""
+
+    table: ScalingTable
+    posterior: Posterior
+
+    def curve(self, points: Sequence[Point]) -> ProjectedCurve:
+        """The answer at every point, in the order asked; refused far beyond the table."""
+        warnings = [*self.table.warnings, *self._about(points)]
+        at = self.settings(points)
+        middle, low80, high80, low95, high95 = (np.exp(line) for line in self.bands(at))
+        rates = [self.table.throughput(at, seconds) for seconds in (middle, high80, low80, high95, low95)]
+        limits = self._limits(at)
+        projected = tuple(
+            Projected(
+                point=Point(point.workers, None if at.nodes is None else int(at.nodes[i]), _batch(at, i)),
+                throughput=_value(rates[0], i),
+                step_seconds=float(middle[i]) if self.table.is_step_time else None,
+                low80=_value(rates[1], i),
+                high80=_value(rates[2], i),
+                low95=_value(rates[3], i),
+                high95=_value(rates[4], i),
+                limit=limits[i],
+            )
+            for i, point in enumerate(points)
+        )
+        return ProjectedCurve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
+
+    def settings(self, points: Sequence[Point]) -> Settings:
+        """Points as the laws take them; what a point leaves open is as in the table's largest row."""
+        own = self.table.at
+        workers = np.array([point.workers for point in points], float)
+        nodes = batch = capacity = None
+        if own.nodes is not None and own.capacity is not None:
+            # Nodes fill up as in the table; a table of one node knows of no other.
+            room = own.capacity if own.nodes.max() > 1 else math.inf
+            nodes = np.array(
+                [max(1, math.ceil(p.workers / room)) if p.nodes is None else p.nodes for p in points], float
+            )
+            capacity = _room(workers, nodes, own.capacity)
+        if own.batch is not None:
+            last = float(own.batch[-1])
+            batch = np.array([last if point.batch is None else point.batch for point in points], float)
+        return Settings(workers, nodes, batch, capacity)
+
+    def bands(self, at: Settings) -> tuple[Array, ...]:
+        """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
+        chunks = []
+        excess = _PRIOR_EXCESS * max(0.0, 1 - self.posterior.weight / _MANY_ROWS)
+        for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
+            part = slice(start, start + _AT_ONCE)
+            drawn = self.posterior.log_seconds(at.where(part))
+            middle = np.median(drawn, axis=0)
+            noise = np.hypot(self.posterior.noise[:, None], self._drift(at.where(part)))
+            strays = self.posterior.strays[:, None] * noise
+            ends80 = np.quantile(middle + (1 - excess) * (drawn - middle) + strays, _ENDS_80, axis=0)
+            ends95 = np.quantile(drawn + strays, _ENDS_95, axis=0)
+            chunks.append(np.concatenate([middle[None, :], ends80, ends95]))
+        return tuple(np.concatenate(chunks, axis=1))
+
+    def _drift(self, at: Settings) -> Array:
+        beyond = np.log2(np.maximum(at.workers / self.table.counts[-1], 1))
+        exchange = sum(share for name, share in self.posterior.composition(at).items() if name not in COMPUTE_LIMITS)
+        return np.asarray(beyond * np.hypot(DRIFT, DRIFT_OF_EXCHANGE * exchange / (len(self.table.counts) - 1)))
+
+    def _limits(self, at: Settings) -> list[str]:
+        together: dict[str, Array] = {}
+        for name, share in self.posterior.composition(at).items():
+            limit = self.posterior.limits[name]
+            together[limit] = together.get(limit, np.zeros_like(at.workers)) + share
+        names = list(together)
+        return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]
+
+    def _knee(self, points: Sequence[Point]) -> int | None:
+        """The knee up to the most workers asked for, on nodes as full as the fullest asked for."""
+        batch = batch_at(points)
+        fullest = None
+        if self.table.at.nodes is not None:
+            fullest = max((p.workers / p.nodes for p in points if p.nodes), default=None)
+
+        def rates(counts: Sequence[int]) -> list[float]:
+            nodes = [None if fullest is None else max(1, math.ceil(count / fullest)) for count in counts]
+            at = self.settings([Point(n, m, batch(n)) for n, m in zip(counts, nodes, strict=True)])
+            samples = at.workers * (1.0 if at.batch is None else at.batch)
+            return [float(rate) for rate in samples / np.exp(np.median(self.posterior.log_seconds(at), axis=0))]
+
+        return knee(rates, max(point.workers for point in points))
+
+    def _law(self) -> str:
+        shares = sorted(self.posterior.shares.items(), key=lambda item: -item[1])
+        return "; ".join(f"{name} {share:.0%}" for name, share in shares if share >= _WORTH_NAMING)
+
+    def _about(self, points: Sequence[Point]) -> list[str]:
+        counts = self.table.counts
+        largest = int(counts[-1])
+        reach = REACH_OF_TWO if len(counts) == 2 else REACH
+        require_within_reach(points, largest, f"{len(counts)} counts of workers", reach)
+        if self.table.at.batch is not None:
+            require_near_batches(points, float(self.table.at.batch.min()), float(self.table.at.batch.max()))
+        warnings = far_beyond(points, largest, _FAR)
+        if len(counts) == 2:
+            warnings.append("Two counts of workers cannot distinguish the laws: much of the band is prior knowledge.")
+        if self.posterior.typical_noise > _NOISY:
+            lie = f"{self.posterior.typical_noise:.0%}"
+            warnings.append(f"Rows lie {lie} from the laws: something other than the workers changed in the table.")
+        warnings += self._unknown(points)
+        return warnings
+
+    def _unknown(self, points: Sequence[Point]) -> list[str]:
+        own, warnings = self.table.at, []
+        if own.nodes is None and any(point.nodes for point in points):
+            warnings.append("The table has no column `nodes`: the nodes asked for were not used.")
+        if own.nodes is not None and own.nodes.max() == 1:
+            if any((point.nodes or 1) > 1 for point in points):
+                warnings.append("All rows are of one node: the cost of a second node is prior knowledge only.")
+            elif max(point.workers for point in points) > self.table.counts[-1]:
+                warnings.append("Projected as if all workers were on one node: give --workers-per-node if not.")
+        if any(point.batch for point in points) and own.batch is None:
+            warnings.append("The table has no column `batch`: the batch asked for was not used.")
+        whole = None if own.batch is None else global_batch(own.workers.tolist(), own.batch.tolist())
+        if whole is not None and own.batch is not None and any(point.batch is None for point in points):
+            warnings.append(
+                f"The rows divide a batch of {whole:g} among their workers. This projection keeps batch "
+                f"{own.batch[-1]:g} for every worker: to divide the whole among more workers, give batches with --at."
+            )
+        one_batch = own.batch is not None and len(np.unique(own.batch)) == 1
+        if own.batch is not None and one_batch and any(p.batch not in (None, own.batch[0]) for p in points):
+            warnings.append("All rows have the same batch: how compute changes with it is prior knowledge only.")
+        return warnings
+
+
+def forecast(table: ScalingTable) -> Forecast:
+    """Fit the laws to a table; refused where no law comes near one of its rows."""
+    fitted = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
+    away = np.abs(fitted.bands(table.at)[0] - np.log(table.seconds))
+    # Of many rows of a count one may be bad; where half of them are, or the only one is, the law is none.
+    hopeless = {
+        count: rows.max()
+        for count in table.counts
+        if (rows := away[table.at.workers == count]).max() > math.log(_HOPELESS)
+        or np.median(rows) > math.log(_HOPELESS_COUNT)
+    }
+    if hopeless:
+        worst = max(hopeless, key=lambda count: hopeless[count])
+        raise DataError(
+            f"{table.name}: the row of {worst:.0f} workers is {math.exp(hopeless[worst]):.2g} times away "
+            "from what any law of scaling gives: check it, or leave it out."
+        )
+    return fitted
+
+
+def _room(workers: Array, nodes: Array, of_table: float) -> float:
+    """How many workers a node has room for: as in the table, or else as few as all that is asked for takes."""
+    asked = float(np.ceil(workers / nodes).max())
+    for room in (of_table, asked):
+        if np.all(nodes == np.ceil(workers / room)):
+            return room
+    return max(of_table, asked)
+
+
+def _value(values: Array | None, index: int) -> float | None:
+    return None if values is None else float(values[index])
+
+
+def _batch(at: Settings, index: int) -> float | None:
+    if at.batch is None:
+        return None
+    batch = float(at.batch[index])
+    return int(batch) if batch.is_integer() else batch

@@ -1,0 +1,107 @@
+"""Tables whose largest rows are hidden and projected from the rest: the references, and Pollux's measurements."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from paceline import references
+from paceline.errors import DataError
+from paceline.project.laws.table import ScalingTable, from_series, settings_of
+from paceline.references.base import Row, Series
+
+_POLLUX_CUTS = (16, 4)
+_DOUBLING = 2
+_LEAST_COUNTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutTable:
+    """A table in two parts: rows to fit, and the largest rows, which are hidden."""
+
+    source: str
+    label: str
+    known: ScalingTable
+    hidden: ScalingTable
+    of_steps: bool
+    """Whether errors are of step times; otherwise of throughput."""
+
+
+def cases() -> Iterator[HeldOutTable]:
+    """All tables that are available on this machine."""
+    for name in references.names():
+        for series in references.load(name).series:
+            yield from _of_series(name, series)
+    yield from pollux(Path(os.environ.get("PACELINE_DATA", "data")) / "pollux")
+
+
+def _of_series(name: str, series: Series) -> Iterator[HeldOutTable]:
+    """One case for each number of workers on a device, as far as there are three counts."""
+    rows = [row for row in series.rows if row.workers and series.rate(row) and row.machine in _machines(series)]
+    for per_device, same in groupby(sorted(rows, key=_per_device), key=_per_device):
+        label = series.label if per_device == 1 else f"{series.label}, {per_device} on a device"
+        if case := _split(name, label, replace(series, rows=tuple(same))):
+            yield case
+
+
+def _machines(series: Series) -> tuple[str | None, ...]:
+    """Of one-worker rows of several machines, those that the table is compared with."""
+    return (None, series.method.baseline_machine)
+
+
+def _per_device(row: Row) -> int:
+    return row.workers_per_device or 1
+
+
+def _split(name: str, label: str, series: Series) -> HeldOutTable | None:
+    """Counts that at least double, the largest hidden; where that leaves too few, all counts."""
+    counts = sorted({row.workers for row in series.rows if row.workers})
+    doubling: list[int] = []
+    for count in counts:
+        if not doubling or count >= _DOUBLING * doubling[-1]:
+            doubling.append(count)
+    used = doubling if len(doubling) >= _LEAST_COUNTS else counts
+    if len(used) < _LEAST_COUNTS:
+        return None
+    whole = from_series(label, series)
+    known = whole.where(np.isin(whole.at.workers, used[:-1]))
+    return HeldOutTable(name, label, known, whole.where(whole.at.workers == used[-1]), of_steps=False)
+
+
+def pollux(folder: Path) -> Iterator[HeldOutTable]:
+    """Step times of three models on 1–64 GPUs, fitted up to 16 and up to 4; none where the folder is missing."""
+    for model in sorted(path.parent for path in folder.glob("*/placements.csv")):
+        whole = _pollux_table(model)
+        for cut in _POLLUX_CUTS:
+            small = whole.at.workers <= cut
+            yield HeldOutTable(
+                "pollux", f"{model.name}, up to {cut}", whole.where(small), whole.where(~small), of_steps=True
+            )
+
+
+def _pollux_table(model: Path) -> ScalingTable:
+    rows: list[tuple[float, ...]] = []
+    for name in ("placements.csv", "scalability.csv"):
+        try:
+            with (model / name).open(newline="") as file:
+                rows += [_pollux_row(row) for row in csv.DictReader(file)]
+        except (OSError, KeyError, ValueError) as error:
+            raise DataError(
+                f"{model / name} is not as Pollux publishes it ({error}): put the original there."
+            ) from error
+    workers, nodes, batch, seconds, sync = np.array(sorted(rows)).T
+    return ScalingTable(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)
+
+
+def _pollux_row(row: dict[str, str]) -> tuple[float, ...]:
+    """`placement` 224 is 2 + 2 + 4 workers on three nodes."""
+    if "placement" in row:
+        digits: Sequence[int] = [int(digit) for digit in row["placement"]]
+        workers, nodes = sum(digits), len(digits)
+    else:
+        workers, nodes = int(row["num_replicas"]), int(row["num_nodes"])
+    return workers, nodes, float(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"])

@@ -1,0 +1,70 @@
+"""A law with nodes: workers exchange inside each node, and nodes exchange over links that their workers share."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from paceline.project.laws.base import LATENCY, Array, Law, Prior, Scope, Settings, Shape
+from paceline.project.laws.flat import NODES_DO_NOT_MATTER
+
+INSIDE: dict[Shape, float] = {"ring": 0.75, "gather": 0.25}
+BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
+"""How likely each shape is before any data, inside a node and between nodes."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NodesLaw(Law):
+    """With m nodes of k workers: shape(k) inside; a jump at two nodes, shape(m) and ring(m) · log k between them."""
+
+    inside: Shape
+    between: Shape
+
+    # Compute is slower by this for each doubling of workers on a node.
+    extra_compute: ClassVar[Mapping[str, Prior]] = {"sharing": Prior(0.003, 1.5)}
+    priors: ClassVar[Mapping[str, Prior]] = {
+        "inside": Prior(0.1, 1.6),  # exchange of four workers that share a node
+        "leaving": Prior(0.03, 1.8),  # exchange as soon as there are two nodes
+        "between": Prior(0.03, 1.5),  # what nodes add to it, at four of them
+        "uplink": Prior(0.03, 1.5),  # what workers add that share a node's link, at four nodes of four workers
+        "latency": LATENCY,
+    }
+    limits: ClassVar[Mapping[str, str]] = {
+        "inside": "bandwidth inside a node",
+        "uplink": "bandwidth between nodes",
+        "between": "bandwidth between nodes",
+        "latency": "latency",
+    }
+
+    @property
+    def exchange_name(self) -> str:
+        """Both shapes."""
+        return f"{self.inside} inside and {self.between} between nodes"
+
+    def compute(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
+        """As in all laws, and slower where workers share a node."""
+        parts = super().compute(named, at)
+        return {**parts, "sharing": parts["compute"] * named["sharing"] * np.log2(at.per_node)}
+
+    def exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
+        """Inside the nodes, between them, over the links their workers share, and latency."""
+        assert at.nodes is not None, "the law is asked for settings with nodes only"
+        leaving = named["leaving"] + named["between"] * at.grown_between[self.between]
+        return {
+            "inside": named["inside"] * at.grown_inside[self.inside],
+            "uplink": named["uplink"] * at.grown_inside["tree"] * at.grown_between["ring"],
+            "between": np.where(at.nodes > 1, leaving, 0.0),
+            "latency": named["latency"] * (at.workers - 1),
+        }
+
+
+def members(scope: Scope) -> Iterator[NodesLaw]:
+    """Every pair of shapes, with and without overlap, where the table gives nodes."""
+    if not scope.knows_nodes:
+        return
+    for inside, first in INSIDE.items():
+        for between, second in BETWEEN.items():
+            share = (1 - NODES_DO_NOT_MATTER) * first * second
+            for overlaps in (False, True):
+                yield NodesLaw(scope=scope, overlaps=overlaps, share=share, inside=inside, between=between)

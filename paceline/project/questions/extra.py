@@ -1,0 +1,117 @@
+"""Extra answers about a curve: each in words, in a column of the table, and as data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from paceline.numbers import count
+from paceline.project.curve import Point, Projected
+from paceline.project.questions.answer import Answer, Runs
+from paceline.project.questions.targets import (
+    REACH,
+    SamplesToTarget,
+    TimeToTarget,
+    cost_per_unit,
+    time_to_target,
+    workers_worth_having,
+)
+from paceline.project.questions.whatif import Question
+from paceline.project.questions.words import number
+from paceline.units import human_seconds
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class ExtraAnswer:
+    """What one more question adds to the output."""
+
+    sentences: tuple[str, ...]
+    data: Mapping[str, Any]
+    """Keys of the JSON object."""
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """A cell for every point of the curve."""
+
+
+def worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> ExtraAnswer:
+    """The most workers, of those asked for, at which each still has that share of one worker's speed."""
+    most = workers_worth_having(points, alone, efficiency)
+    many = "none of these counts" if most is None else f"up to {count(most, 'worker')}"
+    return ExtraAnswer((f"At an efficiency of {efficiency:.0%} or better: {many}.",), {"workers_worth_having": most})
+
+
+def costs(answer: Answer, price: float) -> ExtraAnswer:
+    """The cost of a million samples, or of whatever is counted, at a price per worker and hour."""
+    each = [cost_per_unit(point, price) for point in answer.curve.points]
+    known = [(cost, p.point.workers) for p, cost in zip(answer.curve.points, each, strict=True) if cost is not None]
+    if not known:
+        return ExtraAnswer(("Cost unavailable: throughput unknown.",), {"cost_per_unit": each})
+    (low, cheapest), (high, most) = min(known), max(known, key=lambda pair: pair[1])
+    also = f", and {number(_MILLION * high)} with {most}" if most != cheapest else ""
+    sentence = (
+        f"A million {answer.unit.removesuffix('/s')} cost {number(_MILLION * low)} with "
+        f"{count(cheapest, 'worker')}, the cheapest of these counts{also}."
+    )
+    cells = [number(None if cost is None else _MILLION * cost) for cost in each]
+    return ExtraAnswer((sentence,), {"cost_per_unit": each}, {"cost of a million": cells})
+
+
+def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> ExtraAnswer:
+    """The time to the target at every point, and how the samples it takes grow with the batch."""
+    times = [time_to_target(law, point) for point in points]
+    critical = {name: getattr(law.critical, name) for name in ("value", "low", "high")}
+    data = {"time_to_target": [None if t is None else asdict(t) for t in times], "critical_batch": critical}
+    known = [t for t in times if t is not None]
+    if not known:
+        return ExtraAnswer((f"Time to {what} unavailable: batch or step time unknown.",), data)
+    best, most = min(known, key=lambda t: t.seconds), max(known, key=lambda t: t.workers)
+    soonest = f"; soonest with {best.workers}, after {_spelled(best)}" if best.workers != most.workers else ""
+    sentences = (
+        f"{count(most.workers, 'worker')} would reach {what} after {_spelled(most)}{soonest}.",
+        _about_batches(law),
+        *law.notes,
+        *_beyond(law, points),
+    )
+    return ExtraAnswer(sentences, data, {f"time to {what} (80 %)": ["" if t is None else _spelled(t) for t in times]})
+
+
+def break_even(runs: Runs, point: Point, question: Question, other: str) -> ExtraAnswer:
+    """The bandwidth between nodes at which another strategy is as fast, at one point."""
+    own = question.strategy or runs.strategy
+    result = runs.break_even(point, question, other)
+    where = f"With {count(point.workers, 'worker')}"
+    if result.bytes_per_second is None:
+        slower = other if result.faster_above == own else own
+        sentence = f"{where} {result.faster_above} is at least as fast as {slower} at any bandwidth between nodes."
+    else:
+        usable = f"{number(8 * result.bytes_per_second / 1e9)} Gbit/s"
+        sentence = (
+            f"{where} {result.faster_below} is faster below {usable} of usable bandwidth between nodes, "
+            f"{result.faster_above} above it."
+        )
+    return ExtraAnswer(
+        (sentence,), {"break_even": {"workers": point.workers, "strategies": [own, other], **asdict(result)}}
+    )
+
+
+def _spelled(time: TimeToTarget) -> str:
+    return f"{human_seconds(time.seconds)} ({human_seconds(time.low80)} to {human_seconds(time.high80)})"
+
+
+def _about_batches(law: SamplesToTarget) -> str:
+    if law.critical.value < law.smallest_batch:
+        return "In these runs the samples grow in proportion to the batch: a larger batch saves no updates."
+    return (
+        f"A global batch of {number(law.critical.value)} (95 %: {number(law.critical.low)} to "
+        f"{number(law.critical.high)}) needs twice the samples of a very small one."
+    )
+
+
+def _beyond(law: SamplesToTarget, points: Sequence[Projected]) -> Iterator[str]:
+    largest = max((p.point.workers * p.point.batch for p in points if p.point.batch is not None), default=0.0)
+    ends = f"{number(law.smallest_batch)} to {number(law.largest_batch)}"
+    if largest > REACH * law.largest_batch:
+        yield f"Too far: global batches beyond {REACH} times those of the runs that reached it ({ends}) are left out."
+    elif largest > law.largest_batch:
+        yield f"Extrapolated to a global batch of {number(largest)}; the runs that reached it had {ends}."

@@ -1,0 +1,208 @@
+"""Questions about a curve: time to a loss, cost per sample, and how many workers are worth having."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from paceline.errors import DataError
+from paceline.measure.extremes import Z80, Z95
+from paceline.measure.stats import Figure
+from paceline.numbers import count
+from paceline.project.curve import Projected
+from paceline.project.laws.base import Array
+from paceline.record import Record
+
+_NOISE = 0.05
+"""Relative scatter of runs around the law, assumed where there are too few runs to see it."""
+
+_WIDE = 3.0
+_DRAWS = 2048
+_SEED = 20211
+_HOUR_SECONDS = 3600
+REACH = 64
+"""How many times the largest global batch of the runs may be asked for."""
+
+_DISTANCE_ERROR = 0.05
+"""Relative error of the samples, for every doubling beyond the batches of the runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamplesToTarget:
+    """Samples until the target as S₀·(1 + B / B_crit) of the global batch B: draws of both parameters."""
+
+    first_samples: Array
+    """S₀: what a very small batch would need."""
+
+    critical_batch: Array
+    smallest_batch: float
+    largest_batch: float
+    """Of the runs."""
+
+    notes: tuple[str, ...] = ()
+
+    def samples(self, global_batch: float) -> Array:
+        """Samples until the target at a global batch, by draw."""
+        return self.first_samples * (1 + global_batch / self.critical_batch)
+
+    @property
+    def critical(self) -> Figure:
+        """The global batch that needs twice the samples of a very small one."""
+        low, middle, high = np.quantile(self.critical_batch, (0.025, 0.5, 0.975))
+        return Figure(float(middle), float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """Runs that reached a target: each one's global batch, and the samples it needed."""
+
+    batches: Array
+    samples: Array
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimeToTarget:
+    """Seconds until the target at one point, with their bands."""
+
+    workers: int
+    seconds: float
+    low80: float
+    high80: float
+    low95: float
+    high95: float
+
+
+def read_runs(path: Path) -> Reached:
+    """Columns `global_batch` and `samples` of a CSV file, a line per run that reached the target."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [(float(row["global_batch"]), float(row["samples"])) for row in csv.DictReader(file)]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: {error} is not valid: write columns global_batch,samples with numbers.") from error
+    if any(not 0 < value < np.inf for row in rows for value in row):
+        raise DataError(f"{path}: global_batch and samples must be above 0 in every row.")
+    batches, samples = np.array(rows, float).reshape(-1, 2).T
+    if len(np.unique(batches)) < 2:
+        raise DataError(f"{path}: runs at one batch say nothing about others: give runs of at least two batches.")
+    return Reached(batches, samples)
+
+
+def reached(records: Sequence[Record], loss: float) -> Reached:
+    """When runs reached a loss: the validation's where every run was validated twice, else training's.
+
+    Replicas that never agree are several models, so they are left out.
+    """
+    runs = [r for r in records if r.spec["workers"] == 1 or r.spec["strategy"] != "independent"]
+    validated = all(len(r.learning["validation"]) > 1 for r in runs)
+    needed = [_samples_until(r, loss, validated=validated) for r in runs]
+    came_down = [(r.learning["global_batch"], n) for r, n in zip(runs, needed, strict=True) if n is not None]
+    kind = "validation" if validated else "training"
+    batches, samples = np.array(came_down, float).reshape(-1, 2).T
+    if len(np.unique(batches)) < 2:
+        there = ", ".join(f"{batch:g}" for batch in np.unique(batches)) or "none"
+        tried = ", ".join(f"{batch}" for batch in sorted({r.learning["global_batch"] for r in runs}))
+        raise DataError(
+            f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} came down to this {kind} loss; two "
+            "are needed to see how it depends on the batch. Ask for a higher loss, or train longer at several batches."
+        )
+    return Reached(batches, samples, tuple(_about(kind, loss, len(runs) - len(came_down))))
+
+
+def _about(kind: str, loss: float, missed: int) -> list[str]:
+    notes = [f"The loss is {'the validation loss' if kind == 'validation' else 'the training loss, smoothed'}."]
+    if missed:
+        notes.append(f"{count(missed, 'run')} did not reach {loss:g}, or started below it: left out.")
+    return notes
+
+
+def _samples_until(record: Record, loss: float, *, validated: bool) -> float | None:
+    """Samples seen when the loss first was this low; None where it never was, or was from the start."""
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    learning = record.learning
+    if validated:
+        samples, values = (np.array([v[name] for v in learning["validation"]], float) for name in ("samples", "loss"))
+    else:
+        steps = [(step, value) for step, value in enumerate(learning["loss"], start=1) if value is not None]
+        if not steps:
+            return None
+        at, values = np.array(steps, float).T
+        samples = at * learning["samples_seen"] / len(learning["loss"])
+        # A loss that falls, as near as possible to the noisy one: without a window that would have to be chosen.
+        values = isotonic_regression(values, increasing=False).x
+    below = np.flatnonzero(values <= loss)
+    if not len(below) or below[0] == 0:
+        return None
+    (before, after), (high, low) = (array[below[0] - 1 : below[0] + 1] for array in (samples, values))
+    return float(before + (after - before) * (high - loss) / (high - low))
+
+
+def fit_samples(runs: Reached) -> SamplesToTarget:
+    """Fit the law to runs; the parameters' logarithms are normal around the best (Laplace)."""
+    from scipy.optimize import least_squares  # slow to import
+
+    batches, samples = runs.batches, runs.samples
+    start = np.array([np.log(samples.min()), np.log(np.median(batches)) + 1])
+
+    def misfit(parameters: Array) -> Array:
+        law = parameters[0] + np.log1p(batches / np.exp(parameters[1]))
+        return np.append((law - np.log(samples)) / _NOISE, (parameters[1] - start[1]) / _WIDE)
+
+    best = least_squares(misfit, start)
+    freedom = max(1, len(batches) - 2)
+    strayed = max(1.0, float(np.sum(best.fun[:-1] ** 2)) / freedom)
+    covariance = np.linalg.inv(best.jac.T @ best.jac) * strayed
+    draws = np.random.default_rng(_SEED).multivariate_normal(best.x, covariance, _DRAWS)
+    ends = float(batches.min()), float(batches.max())
+    return SamplesToTarget(np.exp(draws[:, 0]), np.exp(draws[:, 1]), *ends, runs.notes)
+
+
+def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | None:
+    """Samples ÷ samples per second, both bands together.
+
+    None where the batch or a step's time is not known, or the batch is too far from those of the runs.
+    """
+    ends = (point.low80, point.high80, point.low95, point.high95)
+    if point.point.batch is None or point.step_seconds is None or not point.throughput or None in ends:
+        return None
+    global_batch = point.point.batch * point.point.workers
+    if global_batch > REACH * law.largest_batch:
+        return None
+    logs = np.log(law.samples(global_batch))
+    middle = float(np.median(logs))
+    seconds = float(np.exp(middle)) * point.step_seconds / global_batch
+    away = np.abs(np.quantile(logs, (0.9, 0.1, 0.975, 0.025)) - middle)  # most samples at the lowest rate
+    beyond = max(0.0, np.log2(global_batch / law.largest_batch), np.log2(law.smallest_batch / global_batch))
+    strayed = _DISTANCE_ERROR * beyond * np.array([Z80, Z80, Z95, Z95])
+    rates = np.log(np.array(ends, float) / point.throughput)
+    slow80, fast80, slow95, fast95 = np.exp(np.sqrt(away**2 + strayed**2 + rates**2))
+    return TimeToTarget(
+        workers=point.point.workers,
+        seconds=seconds,
+        low80=float(seconds / fast80),
+        high80=float(seconds * slow80),
+        low95=float(seconds / fast95),
+        high95=float(seconds * slow95),
+    )
+
+
+def cost_per_unit(point: Projected, price_per_worker_hour: float) -> float | None:
+    """Cost of one sample, or of whatever throughput counts; None where throughput is unknown."""
+    if not point.throughput:
+        return None
+    return point.point.workers * price_per_worker_hour / _HOUR_SECONDS / point.throughput
+
+
+def workers_worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> int | None:
+    """The most workers that reach the efficiency: speed per worker, as a share of one worker's alone."""
+    if not alone.throughput:
+        return None
+    least = efficiency * alone.throughput / alone.point.workers
+    return max(
+        (p.point.workers for p in points if p.throughput and p.throughput / p.point.workers >= least), default=None
+    )

@@ -1,0 +1,279 @@
+"""What if: more workers, another strategy, batch, network, device or feed, answered by simulating a step."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from paceline.errors import SpecError
+from paceline.grammar import require
+from paceline.measure.extremes import Z80, Z95
+from paceline.measure.ratios import rate_of, rate_over
+from paceline.measure.scaling import scaling_rows
+from paceline.project.curve import (
+    Point,
+    Projected,
+    ProjectedCurve,
+    batch_at,
+    far_beyond,
+    knee,
+    require_near_batches,
+    require_within_reach,
+)
+from paceline.project.network import Host, Layout, Link, Network
+from paceline.project.simulate import Setting, limit_of, simulate
+from paceline.project.simulation.calibrate import fit_host, fit_network
+from paceline.project.simulation.profile_step import StepProfile, anchor_of, interval_error, profile_of
+from paceline.record import Record
+from paceline.traffic import catalogue
+
+EXCHANGE_ERROR = 0.25
+"""Relative standard error of what an exchange adds to a step: the model's own, whatever was measured."""
+
+DISTANCE_ERROR = 0.03
+"""Relative error of a step, for every doubling beyond the measured workers."""
+
+_FAR = 64
+"""From this many times the workers that were measured on, a warning is given."""
+
+_SPEED_REACH = 100
+_SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
+"""Between these bandwidths, in bytes per second, a break-even is looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What differs from the runs that were measured; None and 1 leave things as they were."""
+
+    strategy: str | None = None
+    network: Network | None = None
+    workers_per_node: int | None = None
+    device_speed: float = 1.0
+    """How many times as fast devices compute."""
+
+    feed_speed: float = 1.0
+    """How many times as fast batches come."""
+
+    def __post_init__(self) -> None:
+        for flag, value in (("--device-speed", self.device_speed), ("--feed-speed", self.feed_speed)):
+            within = 1 / _SPEED_REACH <= value <= _SPEED_REACH
+            rule = f"times as fast as measured, from {1 / _SPEED_REACH:g} to {_SPEED_REACH}"
+            require(within, f"{flag} {value:g} is not valid: it is how many {rule}.")
+        many = self.workers_per_node is None or self.workers_per_node >= 1
+        require(many, f"--workers-per-node {self.workers_per_node} is not valid: it must be at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The measured step of a run, ready to be simulated in other settings."""
+
+    profile: StepProfile
+    strategy: str
+    host: Host
+    network: Network | None
+    """Fitted to the exchange where the work of the cores does not explain it."""
+
+    warnings: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of_records(cls, records: Sequence[Record]) -> "Measured":
+        """From the runs of one workload; the one of the most workers says what an exchange costs.
+
+        Of repeats the one nearest to their mean is taken, and how far they lie apart makes the band.
+        """
+        settings = [row.records for row in scaling_rows(records)]
+        typical = [_typical(repeats) for repeats in settings]
+        anchor = anchor_of(typical)
+        repeats = next(setting for setting in settings if anchor in setting)
+        over = rate_over(repeats)
+        profile, host = profile_of(typical), fit_host(typical)
+        profile = replace(profile, error=max(profile.error, interval_error({"low": over.low, "high": over.high})))
+        network = None if host is not None else fit_network(typical)
+        return cls(
+            profile=profile,
+            strategy=anchor.spec["strategy"],
+            host=host or Host(),
+            network=network,
+            warnings=profile.warnings if host or network else (*profile.warnings, _NO_EXCHANGE),
+        )
+
+
+def _typical(repeats: Sequence[Record]) -> Record:
+    """The repeat whose rate is nearest to that of all, of those with gradient times where any has them."""
+    sampled = [record for record in repeats if record.gradients] or repeats
+    over = rate_over(repeats).value
+    return min(sampled, key=lambda record: abs(math.log(rate_of(record).value / over)))
+
+
+_NO_EXCHANGE = (
+    "No exchange was measured: its work on the cores is left out, and only the given network counts. Add a record of "
+    "two workers."
+)
+
+
+Progress = Callable[[Sequence[Point]], Iterable[Point]]
+"""Passes the points on one by one, and may show the progress."""
+
+
+def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> ProjectedCurve:
+    """The answer at each point, in the order asked, with warnings; refused far beyond what was measured."""
+    _require_within_reach(measured.profile, points)
+    asked, projected = [], []
+    for point in progress(points):
+        asked.append(_SimulatedPoint.of(measured, point, question))
+        projected.append(asked[-1].projected())
+    notes = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
+    return ProjectedCurve(
+        law="simulation",
+        points=tuple(projected),
+        knee_workers=_knee(measured, points, question),
+        validated_on=VALIDATED_ON,
+        warnings=(*notes, *_warnings(measured.profile, asked)),
+    )
+
+
+def _require_within_reach(profile: StepProfile, points: Sequence[Point]) -> None:
+    require_within_reach(points, profile.measured_workers, "one profile of a step")
+    require_near_batches(points, profile.batch, profile.batch)
+
+
+VALIDATED_ON = (
+    "real runs of two workers on one node, and of 4, 8 and 12 on three nodes of a testbed: docs/simulation.md"
+)
+
+
+@dataclass(frozen=True)
+class _SimulatedPoint:
+    """One point of a question, ready to be simulated."""
+
+    point: Point
+    profile: StepProfile
+    setting: Setting
+    measured: Measured
+
+    @classmethod
+    def of(cls, measured: Measured, point: Point, question: Question) -> "_SimulatedPoint":
+        profile = measured.profile.at_batch(point.batch or measured.profile.batch)
+        host = measured.host
+        if question.device_speed != 1:
+            profile = profile.on_faster_device(question.device_speed)
+            # The same cores do both.
+            host = Host(
+                host.pass_seconds_per_byte / question.device_speed, host.message_seconds / question.device_speed
+            )
+        if question.feed_speed != 1:
+            profile = profile.with_feed(question.feed_speed)
+        layout = _layout(measured, point, question)
+        network = question.network or measured.network
+        if layout.nodes > 1 and (network is None or network.between == Link()):
+            raise SpecError(
+                f"{point.workers} workers on {layout.nodes} nodes exchange over a network that is unknown: give it, "
+                "as in --network 1Gbps,latency=50us."
+            )
+        traffic = catalogue.resolve(question.strategy or measured.strategy)
+        return cls(
+            point, profile, Setting(traffic=traffic, layout=layout, network=network or Network(), host=host), measured
+        )
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+        return simulate(self.profile, self.setting).seconds
+
+    def throughput(self) -> float:
+        """Units per second of all workers."""
+        return self.profile.rate_per_sample * self.point.workers * self.profile.batch / self.seconds
+
+    def projected(self) -> Projected:
+        """With its band and its limit."""
+        rate, error = self.throughput(), self._error()
+        return Projected(
+            point=replace(self.point, nodes=self.setting.layout.nodes, batch=self.profile.batch),
+            throughput=rate,
+            step_seconds=self.seconds,
+            low80=rate * math.exp(-Z80 * error),
+            high80=rate * math.exp(Z80 * error),
+            low95=rate * math.exp(-Z95 * error),
+            high95=rate * math.exp(Z95 * error),
+            limit=limit_of(self.profile, self.setting),
+        )
+
+    def _error(self) -> float:
+        """Relative standard error: of what was measured, of the model's exchange, and of the distance to both."""
+        seconds = self.seconds
+        added = max(0.0, seconds - self.profile.own_seconds) / seconds
+        doublings = max(0.0, math.log2(self.point.workers / self.profile.measured_workers))
+        return math.sqrt(self.profile.error**2 + (EXCHANGE_ERROR * added) ** 2 + (DISTANCE_ERROR * doublings) ** 2)
+
+
+def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[str]:
+    """Warnings about nodes larger than the measured machine, and points far beyond the measured workers."""
+    warnings = []
+    fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
+    if devices is not None and fullest > devices:
+        warnings.append(
+            f"Up to {fullest} workers on one node were asked for, but the measured machine has {devices} devices: a "
+            f"node with {fullest} equal devices is assumed."
+        )
+    return warnings + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
+
+
+def _layout(measured: Measured, point: Point, question: Question) -> Layout:
+    """From the point's nodes, or the workers per node that were asked for; otherwise as full as those measured on."""
+    if point.nodes is not None:
+        return Layout.even(point.workers, point.nodes)
+    if question.workers_per_node is not None:
+        return Layout(point.workers, question.workers_per_node)
+    if question.network is None and (measured.network is None or measured.network.between == Link()):
+        return Layout(point.workers, point.workers)
+    return Layout(point.workers, measured.profile.devices_per_node or 1)
+
+
+def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
+    """The knee up to the most workers asked for."""
+    batch = batch_at(points)
+
+    @functools.cache
+    def rate(count: int) -> float:
+        return _SimulatedPoint.of(measured, Point(count, None, batch(count)), question).throughput()
+
+    return knee(lambda counts: [rate(count) for count in counts], max(point.workers for point in points))
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """Where one strategy stops being faster than another."""
+
+    bytes_per_second: float | None
+    """Usable bandwidth between nodes at which both are equally fast; None: one of them is faster at any."""
+
+    faster_below: str
+    faster_above: str
+
+
+def break_even(measured: Measured, point: Point, question: Question, strategies: tuple[str, str]) -> BreakEven:
+    """The bandwidth between nodes at which two strategies take equally long, latency as in the question's network."""
+    network = question.network
+    if network is None or _layout(measured, point, question).nodes == 1:
+        raise SpecError(
+            "A break-even bandwidth is of a network between nodes: give one and at least two nodes, as in "
+            "--network 1Gbps,latency=50us --workers-per-node 1."
+        )
+
+    def ahead(bandwidth: float) -> float:
+        """Seconds by which the first is faster."""
+        link = Link(bandwidth, network.between.latency_seconds)
+        there = replace(question, network=replace(network, between=link))
+        first, second = (_SimulatedPoint.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
+        return second - first
+
+    slow, fast = (strategies[0] if ahead(b) >= 0 else strategies[1] for b in (_SLOWEST_BYTES, _FASTEST_BYTES))
+    if slow == fast:
+        return BreakEven(None, slow, fast)
+    low, high = math.log(_SLOWEST_BYTES), math.log(_FASTEST_BYTES)
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = (ahead(math.exp(middle)) >= 0) == (slow == strategies[0])
+        low, high = (middle, high) if below else (low, middle)
+    return BreakEven(math.exp((low + high) / 2), slow, fast)

@@ -1,0 +1,100 @@
+"""A curve in words, as a table and as data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.numbers import count, significant
+from paceline.project.curve import Projected, ProjectedCurve
+from paceline.units import human_seconds
+
+_ROWS = 24
+
+
+def data(curve: ProjectedCurve) -> dict[str, Any]:
+    """The object that `--json` prints."""
+    points = [
+        {
+            "workers": p.point.workers,
+            "nodes": p.point.nodes,
+            "batch": p.point.batch,
+            "throughput": p.throughput,
+            "step_seconds": p.step_seconds,
+            "low80": p.low80,
+            "high80": p.high80,
+            "low95": p.low95,
+            "high95": p.high95,
+            "limit": p.limit,
+        }
+        for p in curve.points
+    ]
+    return {
+        "law": curve.law,
+        "curve": points,
+        "knee_workers": curve.knee_workers,
+        "validated_on": curve.validated_on,
+        "warnings": list(curve.warnings),
+    }
+
+
+def sentences(curve: ProjectedCurve, unit: str) -> list[str]:
+    """The answer in a few sentences: the most workers, the limit there, and the knee."""
+    last = max(curve.points, key=lambda p: p.point.workers)
+    lines = []
+    many = count(last.point.workers, "worker")
+    if last.throughput is not None:
+        lines.append(
+            f"{many} would reach {number(last.throughput)} {unit} "
+            f"(80 %: {number(last.low80)} to {number(last.high80)}; "
+            f"95 %: {number(last.low95)} to {number(last.high95)})."
+        )
+    elif last.step_seconds is not None:
+        lines.append(f"A step of {many} would take {human_seconds(last.step_seconds)}.")
+    lines.append(f"The limit there is {last.limit}.")
+    knee = curve.knee_workers
+    if knee is None:
+        lines.append("No knee in range: doubling the workers still adds at least 50 %.")
+    else:
+        lines.append(f"The knee is at {count(knee, 'worker')}: doubling the workers adds less than 50 %.")
+    return lines
+
+
+def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Cells by heading; a column that is unknown at every point is left out.
+
+    A long range is cut down to doublings and its last point, so that it fits on a page.
+    """
+    cells_by_heading: dict[str, Sequence[str]] = {
+        "workers": [str(p.point.workers) for p in points],
+        "nodes": [number(p.point.nodes) for p in points],
+        "batch": [number(p.point.batch) for p in points],
+        "throughput": [number(p.throughput) for p in points],
+        "80 % band": [band(p.low80, p.high80) for p in points],
+        "95 % band": [band(p.low95, p.high95) for p in points],
+        "step": ["" if p.step_seconds is None else human_seconds(p.step_seconds) for p in points],
+        "limit": [p.limit for p in points],
+        **more,
+    }
+    kept = shown(points)
+    return {heading: [cells[index] for index in kept] for heading, cells in cells_by_heading.items() if any(cells)}
+
+
+def shown(points: Sequence[Projected], most: int = _ROWS) -> list[int]:
+    """Indices of the points that fit on a page: all of them, or doublings and the last."""
+    if len(points) <= most:
+        return list(range(len(points)))
+    kept, next_count = [], 1
+    for index, p in enumerate(points):
+        if p.point.workers >= next_count or index == len(points) - 1:
+            kept.append(index)
+            next_count = 2 * p.point.workers
+    return kept
+
+
+def band(low: float | None, high: float | None) -> str:
+    """A band as `80 to 120`, which a narrow page may break at its spaces; empty where it is unknown."""
+    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def number(value: float | None) -> str:
+    """A figure with four digits, which is as many as a projection deserves."""
+    return "" if value is None else significant(value)

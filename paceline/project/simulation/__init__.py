@@ -1,0 +1,1 @@
+"""One simulated step of many workers, made from the records of a few."""
