@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -28,37 +28,8 @@ _CONTRADICTS = 1.5
 """How many times a rate may differ from samples ÷ seconds before reading the record reports a contradiction."""
 
 
-class Subscripted:
-    """Lets fields be read as `record["name"]` while readers move to attributes."""
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            return getattr(self, name)
-        except AttributeError:
-            raise KeyError(name) from None
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and hasattr(self, name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The field, or `default` where there is none."""
-        return getattr(self, name, default)
-
-    def keys(self) -> list[str]:
-        """Names of the fields."""
-        return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
-
-    def values(self) -> list[Any]:
-        """Values of the fields."""
-        return [getattr(self, name) for name in self.keys()]
-
-    def items(self) -> list[tuple[str, Any]]:
-        """Names and values of the fields."""
-        return [(name, getattr(self, name)) for name in self.keys()]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Phases(Subscripted):
+class Phases:
     """Seconds per step, mean over the timed steps, in the order they happen; they add up to the step."""
 
     input: float
@@ -92,7 +63,7 @@ PHASES: tuple[PhaseName, ...] = tuple(f.name for f in dataclasses.fields(Phases)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Throughput(Subscripted):
+class Throughput:
     """Units per second of all workers: the median of window rates, with its 95 % interval where one is known."""
 
     value: float
@@ -103,7 +74,7 @@ class Throughput(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSource(Subscripted):
+class DataSource:
     """Where the training data came from."""
 
     source: str
@@ -111,7 +82,7 @@ class DataSource(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkloadFacts(Subscripted):
+class WorkloadFacts:
     """The model and the data that were trained."""
 
     name: str
@@ -127,7 +98,7 @@ class WorkloadFacts(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment(Subscripted):
+class Environment:
     """The machine and the versions that the run used."""
 
     host: str
@@ -147,7 +118,7 @@ class Environment(Subscripted):
     @property
     def place(self) -> dict[str, object]:
         """What two records must share to be compared: the machine and the versions, by name."""
-        machine = {
+        machine: dict[str, object] = {
             "host": self.host,
             "system": self.system,
             "processor": self.processor,
@@ -158,7 +129,7 @@ class Environment(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallSeconds(Subscripted):
+class WallSeconds:
     """How the time of the whole run divides."""
 
     start_up: float
@@ -173,7 +144,7 @@ class WallSeconds(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerRow(Subscripted):
+class WorkerRow:
     """One worker, over its timed steps."""
 
     rank: int
@@ -202,7 +173,7 @@ class WorkerRow(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerRow(Subscripted):
+class ServerRow:
     """One parameter server."""
 
     server: int
@@ -214,7 +185,7 @@ class ServerRow(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceRow(Subscripted):
+class DeviceRow:
     """How busy one device was while its workers trained, in percent."""
 
     device: str
@@ -230,7 +201,7 @@ class DeviceRow(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlap(Subscripted):
+class Overlap:
     """Seconds per step in which communication was under way."""
 
     busy: float
@@ -242,7 +213,7 @@ class Overlap(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketTimes(Subscripted):
+class BucketTimes:
     """One bucket: medians, in seconds since backward began."""
 
     bucket: int
@@ -253,7 +224,7 @@ class BucketTimes(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTime(Subscripted):
+class GradientTime:
     """One gradient: its size, and when it was ready after backward began."""
 
     name: str
@@ -262,7 +233,7 @@ class GradientTime(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation(Subscripted):
+class Validation:
     """One pass over the validation set."""
 
     epoch: float | None
@@ -273,7 +244,7 @@ class Validation(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learning(Subscripted):
+class Learning:
     """What was learned, and from how much."""
 
     loss: tuple[float | None, ...]
@@ -291,7 +262,7 @@ class Learning(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrafficCount(Subscripted):
+class TrafficCount:
     """Payload bytes by pattern: what the strategy claims, and what the group counted."""
 
     claimed: Mapping[str, int]
@@ -302,7 +273,7 @@ class TrafficCount(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredLink(Subscripted):
+class MeasuredLink:
     """One node's link, as requested and as measured before the run."""
 
     node: int
@@ -313,7 +284,7 @@ class MeasuredLink(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredNetwork(Subscripted):
+class MeasuredNetwork:
     """The links between nodes."""
 
     asked: str
@@ -321,7 +292,7 @@ class MeasuredNetwork(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmulatedDevice(Subscripted):
+class EmulatedDevice:
     """The device that one node's workers emulated."""
 
     node: int
@@ -330,7 +301,7 @@ class EmulatedDevice(Subscripted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Emulation(Subscripted):
+class Emulation:
     """How well the host kept up with the devices it emulated."""
 
     devices: tuple[EmulatedDevice, ...]
@@ -400,6 +371,12 @@ class Record:
             raise ValueError(contradiction)
 
     @property
+    def batch(self) -> int:
+        """Samples per worker and update."""
+        assert self.spec.batch is not None, "a record without it is refused"
+        return self.spec.batch
+
+    @property
     def step_seconds(self) -> float:
         """Mean seconds of a timed step."""
         return self.phases.total
@@ -447,6 +424,8 @@ def _reason(error: Exception) -> str:
 def _contradictions(record: Record) -> Iterator[str]:
     """What cannot be in the record of any run: an edited or damaged file, or a mistake of ours."""
     rows = record.per_worker
+    if record.spec.batch is None:
+        yield "its spec has no batch"
     if len(rows) != record.spec.workers:
         yield f"it has rows of {len(rows)} workers, and its spec has {record.spec.workers}"
     if [row.rank for row in rows] != list(range(len(rows))):

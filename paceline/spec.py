@@ -343,20 +343,6 @@ class RunSpec:
         """The values of all settings with a role, by name."""
         return {name: getattr(self, name) for name in with_role(role)}
 
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in SETTINGS
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The setting called `name`."""
-        return getattr(self, name, default)
-
-    def items(self) -> list[tuple[str, Any]]:
-        """All settings."""
-        return list(self.to_dict().items())
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for records and for worker processes."""
         return {name: getattr(self, name) for name in SETTINGS}

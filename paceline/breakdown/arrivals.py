@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.breakdown.setting import Setting, mean
 from paceline.measure.runs import StoredRun
-from paceline.measure.stats import Series
+from paceline.measure.series import Series
 
 SYSTEMATIC = 0.75
 """A worker that is late in this share of the steps is slow; one that is late less often only had its turn."""
@@ -72,8 +72,8 @@ def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, L
                 found[rank].append((float(np.median(delay)), float((delay > 0).mean())))
                 continue
             row = run.record.per_worker[rank]
-            if row.get("late_seconds") is not None:
-                found[rank].append((row["late_seconds"], row["last_share"]))
+            if row.late_seconds is not None:
+                found[rank].append((row.late_seconds, row.last_share))
     return {
         rank: LateWorker(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
         for rank, rows in found.items()
@@ -84,7 +84,7 @@ def arrivals_of(run: StoredRun) -> Series | None:
     """Arrivals of all workers in the timed steps, workers × steps; None without the sidecar."""
     if run.series is None:
         return None
-    return np.array([worker["arrival"][run.timed] for worker in run.series])
+    return np.array([worker.arrival[run.timed] for worker in run.series])
 
 
 def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:

@@ -64,17 +64,17 @@ class Setting:
     @cached_property
     def traffic(self) -> Traffic:
         """The strategy with its options."""
-        return catalogue.resolve(self.spec["strategy"])
+        return catalogue.resolve(self.spec.strategy)
 
     @property
     def label(self) -> str:
         """The setting in a few words."""
         spec = self.spec
-        shared = f", {spec['workers_per_device']} per device" if spec["workers_per_device"] > 1 else ""
-        apart = f" on {spec['nodes']} nodes, {spec['network']}" if spec.get("network") else ""
-        workers = count(spec["workers"], "worker") + shared + apart
-        slowed = f" · slow motion {spec['slow_motion']:g}" if spec.get("slow_motion", 1) != 1 else ""
-        return f"{spec['workload']} · {spec['strategy']} · {workers} · batch {spec['batch']}{slowed}"
+        shared = f", {spec.workers_per_device} per device" if spec.workers_per_device > 1 else ""
+        apart = f" on {spec.nodes} nodes, {spec.network}" if spec.network else ""
+        workers = count(spec.workers, "worker") + shared + apart
+        slowed = f" · slow motion {spec.slow_motion:g}" if spec.slow_motion != 1 else ""
+        return f"{spec.workload} · {spec.strategy} · {workers} · batch {spec.batch}{slowed}"
 
     @cached_property
     def phases(self) -> dict[str, float]:
@@ -104,7 +104,7 @@ class Setting:
     @property
     def serving_devices(self) -> frozenset[str]:
         """Devices of workers that servers share."""
-        servers = {server["device"] for server in self.runs[0].record.servers}
+        servers = {server.device for server in self.runs[0].record.servers}
         return frozenset(servers & {worker.device for worker in self.workers})
 
     @property
@@ -126,7 +126,7 @@ class Setting:
     @property
     def server_percent(self) -> float | None:
         """How busy servers keep their cores; None without servers, or where it was not measured."""
-        return mean(row["utilisation_percent"] for run in self.runs for row in run.record.servers)
+        return mean(row.utilisation_percent for run in self.runs for row in run.record.servers)
 
     @property
     def served_percent(self) -> dict[str, float]:
@@ -134,8 +134,8 @@ class Setting:
         found: dict[str, float] = {}
         for run in self.runs:
             for row in run.record.servers:
-                share = (row["utilisation_percent"] or 0.0) / len(self.runs)
-                found[row["device"]] = found.get(row["device"], 0.0) + share
+                share = (row.utilisation_percent or 0.0) / len(self.runs)
+                found[row.device] = found.get(row.device, 0.0) + share
         return found
 
     @property
@@ -148,7 +148,7 @@ class Setting:
     @property
     def stolen_percent(self) -> dict[str, float]:
         """Per device: the share of its cores' time that other machines on the same host had; only what was measured."""
-        return self._by_device(lambda row: row.get("stolen_percent"))
+        return self._by_device(lambda row: row.stolen_percent)
 
     @property
     def outside_percent(self) -> dict[str, float]:
@@ -162,18 +162,18 @@ class Setting:
             for row in run.record.utilisation:
                 percent = share(row)
                 if percent is not None:
-                    found.setdefault(row["device"], []).append(percent)
+                    found.setdefault(row.device, []).append(percent)
         return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
 
 
 def _outside(row: Mapping[str, Any]) -> float | None:
-    if row["busy_percent"] is None or row["workers_percent"] is None:
+    if row.busy_percent is None or row.workers_percent is None:
         return None
-    return max(0.0, float(row["busy_percent"] - row["workers_percent"]))
+    return max(0.0, float(row.busy_percent - row.workers_percent))
 
 
 def _samples_per_step(record: Record) -> float:
-    return math.fsum(w["samples"] / w["seconds"] for w in record.per_worker) * record.step_seconds
+    return math.fsum(w.samples / w.seconds for w in record.per_worker) * record.step_seconds
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -184,13 +184,13 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def _worker(rows: Sequence[Mapping[str, Any]]) -> Worker:
     return Worker(
-        rank=rows[0]["rank"],
-        device=rows[0]["device"],
-        phases={name: math.fsum(row["phases"][name] for row in rows) / len(rows) for name in PHASES},
-        cpu_seconds=mean(row["cpu_seconds_per_step"] for row in rows),
-        queued_seconds=mean(row["queued_seconds_per_step"] for row in rows),
-        utilisation_percent=mean(row["utilisation_percent"] for row in rows),
-        loader_utilisation_percent=mean(row["loader_utilisation_percent"] for row in rows),
-        late_seconds=mean(row["late_seconds"] for row in rows),
-        last_share=mean(row["last_share"] for row in rows),
+        rank=rows[0].rank,
+        device=rows[0].device,
+        phases={name: math.fsum(row.phases[name] for row in rows) / len(rows) for name in PHASES},
+        cpu_seconds=mean(row.cpu_seconds_per_step for row in rows),
+        queued_seconds=mean(row.queued_seconds_per_step for row in rows),
+        utilisation_percent=mean(row.utilisation_percent for row in rows),
+        loader_utilisation_percent=mean(row.loader_utilisation_percent for row in rows),
+        late_seconds=mean(row.late_seconds for row in rows),
+        last_share=mean(row.last_share for row in rows),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from paceline.errors import DataError, OutputError, SpecError
 from paceline.files import write_whole
 from paceline.measure.runs import StoredRun
-from paceline.measure.stats import Series
+from paceline.measure.series import Series
 from paceline.record import SIDECAR_NAME
 from paceline.traffic import catalogue
 
@@ -54,7 +54,7 @@ def write_trace(run: StoredRun, file: Path, steps: range | None = None) -> int:
 
 def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None) -> list[int]:
     """The steps to show: those asked for, or a bounded choice with the first timed ones and a sample of the rest."""
-    there = min(len(worker["end"]) for worker in workers)
+    there = min(len(worker.end) for worker in workers)
     most = max(2, min(_MOST_STEPS, _MOST_WORKER_STEPS // len(workers)))
     if asked is not None:
         chosen = [step for step in asked if 0 <= step < there]
@@ -76,12 +76,12 @@ def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None)
 
 def trace(run: StoredRun, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str, Any]:
     """The whole trace; times in microseconds since the first worker began its first step."""
-    origin = min(float(worker["begin"][0]) for worker in workers)
+    origin = min(float(worker.begin[0]) for worker in workers)
     waits = _waits(run, workers)
     events: list[Event] = []
     for rank, worker in enumerate(workers):
         lanes = _bucket_slices(rank, worker, steps, origin)
-        events.extend(_names(rank, run.record.per_worker[rank]["device"], lanes=len(lanes)))
+        events.extend(_names(rank, run.record.per_worker[rank].device, lanes=len(lanes)))
         for step in steps:
             events.extend(_step_slices(rank, worker, step, float(waits[rank][step]), origin))
         events.extend(event for lane in lanes for event in lane)
@@ -94,11 +94,11 @@ def trace(run: StoredRun, workers: Sequence[Worker], steps: Sequence[int]) -> di
 
 def _waits(run: StoredRun, workers: Sequence[Worker]) -> list[Series]:
     """Per worker and step, the part of `exchange` that is waiting: A − A_r, or held back by a staleness bound."""
-    if not catalogue.resolve(run.record.spec["strategy"]).synchronous:
-        return [worker["held"] for worker in workers]
-    there = min(len(worker["end"]) for worker in workers)
-    last = np.max([worker["arrival"][:there] for worker in workers], axis=0)
-    return [np.clip(last - w["arrival"][:there], 0, w["exchange"][:there]) for w in workers]
+    if not catalogue.resolve(run.record.spec.strategy).synchronous:
+        return [worker.held for worker in workers]
+    there = min(len(worker.end) for worker in workers)
+    last = np.max([worker.arrival[:there] for worker in workers], axis=0)
+    return [np.clip(last - w.arrival[:there], 0, w.exchange[:there]) for w in workers]
 
 
 def _names(rank: int, device: str, *, lanes: int) -> Iterator[Event]:
@@ -116,11 +116,11 @@ def _meta(rank: int, lane: int, what: str, **args: str | int) -> Event:
 
 def _step_slices(rank: int, worker: Worker, step: int, wait: float, origin: float) -> Iterator[Event]:
     """A step with its phases inside, one after the other; micro-batches' forwards and backwards are added up."""
-    begin, end = float(worker["begin"][step]) - origin, float(worker["end"][step]) - origin
-    args = {"step": step, "samples": int(worker["samples"][step])}
+    begin, end = float(worker.begin[step]) - origin, float(worker.end[step]) - origin
+    args = {"step": step, "samples": int(worker.samples[step])}
     yield _slice(rank, _PHASES_LANE, f"step {step}", begin, end, args)
     lengths = {name: float(worker[name][step]) for name in ("input", "forward", "backward")}
-    lengths |= {"wait": wait, "exchange": float(worker["exchange"][step]) - wait}
+    lengths |= {"wait": wait, "exchange": float(worker.exchange[step]) - wait}
     lengths |= {name: float(worker[name][step]) for name in ("update", "other")}
     at = begin
     for name, seconds in lengths.items():
@@ -135,7 +135,7 @@ def _bucket_slices(rank: int, worker: Worker, steps: Sequence[int], origin: floa
     names = ("step", "index", "bytes", "ready", "start", "end")
     if "bucket_step" not in worker:
         return []
-    kept = np.isin(worker["bucket_step"], steps)
+    kept = np.isin(worker.bucket_step, steps)
     rows = zip(*(worker[f"bucket_{name}"][kept].tolist() for name in names), strict=True)
     lanes: list[list[Event]] = []
     free: list[tuple[float, int]] = []  # until when each lane is taken, the earliest first

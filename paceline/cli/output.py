@@ -57,14 +57,14 @@ def print_summary(record: Record, folder: Path) -> None:
     console = Console(highlight=False)
     spec, learning = record.spec, record.learning
     console.print(
-        f"[bold]{spec['workload']}[/bold] · {spec['strategy']} · {count(spec['workers'], 'worker')} on "
-        f"{count(record.devices, 'device')} · batch {spec['batch']} per worker, {learning['global_batch']} in all"
+        f"[bold]{spec.workload}[/bold] · {spec.strategy} · {count(spec.workers, 'worker')} on "
+        f"{count(record.devices, 'device')} · batch {spec.batch} per worker, {learning.global_batch} in all"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     limit = host_was_limit([record])
     marked = " (host-limited)" if limit else ""
-    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput['unit']}{marked}")
-    way = ", counted beforehand" if spec["timing"] != "detected" else ""
+    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput.unit}{marked}")
+    way = ", counted beforehand" if spec.timing != "detected" else ""
     facts.add_row("timed", f"{count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
     facts.add_row("busy", _busy(record))
@@ -73,15 +73,15 @@ def print_summary(record: Record, folder: Path) -> None:
         facts.add_row("learning", _learning(record))
     else:
         facts.add_row("emulated", _emulated(record.emulation))
-    facts.add_row("sent", f"{human_bytes(record.traffic['sent_bytes_per_worker_and_step'])} per worker and step")
+    facts.add_row("sent", f"{human_bytes(record.traffic.sent_bytes_per_worker_and_step)} per worker and step")
     if record.network is not None:
-        nodes = record.network["nodes"]
-        links = f"{len(nodes)} nodes, {record.network['asked']}; measured {in_words(nodes)}"
+        nodes = record.network.nodes
+        links = f"{len(nodes)} nodes, {record.network.asked}; measured {in_words(nodes)}"
         facts.add_row("network", links)
     if "mean_staleness" in record.strategy_report:
         facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
-    data = record.workload["data"]
-    facts.add_row("data", data["source"])
+    data = record.workload.data
+    facts.add_row("data", data.source)
     facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
@@ -102,37 +102,32 @@ def _phases(record: Record) -> str:
 
 def _busy(record: Record) -> str:
     """How busy the devices were, and how much of the exchange was hidden."""
-    devices = ", ".join(
-        f"{row['device']} {row['busy_percent']:.0f}%" for row in record.utilisation if row["busy_percent"]
-    )
-    if record.overlap is None or not record.overlap["busy"]:
+    devices = ", ".join(f"{row.device} {row.busy_percent:.0f}%" for row in record.utilisation if row.busy_percent)
+    if record.overlap is None or not record.overlap.busy:
         return devices or "not measured"
-    hidden = record.overlap["hidden"] / record.overlap["busy"]
+    hidden = record.overlap.hidden / record.overlap.busy
     return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
 
 
 def _emulated(emulation: Mapping[str, Any]) -> str:
     """Where the devices' time comes from, and how busy the machine was with it."""
-    sources = "; ".join(dict.fromkeys(device["source"].rstrip(".") for device in emulation["devices"]))
-    busy = emulation["host_busy_percent"]
-    slow = f"slow motion {emulation['slow_motion']:g}, " if emulation["slow_motion"] != 1 else ""
+    sources = "; ".join(dict.fromkeys(device.source.rstrip(".") for device in emulation.devices))
+    busy = emulation.host_busy_percent
+    slow = f"slow motion {emulation.slow_motion:g}, " if emulation.slow_motion != 1 else ""
     return f"{sources}; {slow}this machine's cores {'not measured' if busy is None else f'{busy:.0f}% busy'}"
 
 
 def _loss(record: Record) -> str:
-    losses = [loss for loss in record.learning["loss"] if loss is not None]
+    losses = [loss for loss in record.learning.loss if loss is not None]
     text = f"{significant(losses[0])} → {significant(losses[-1])}"
-    if record.learning["validation"]:
-        last = record.learning["validation"][-1]
-        metrics = "".join(f", {name} {number(value)}" for name, value in last["metrics"].items())
-        text += f"; validation {number(last['loss'])}{metrics}"
+    if record.learning.validation:
+        last = record.learning.validation[-1]
+        metrics = "".join(f", {name} {number(value)}" for name, value in last.metrics.items())
+        text += f"; validation {number(last.loss)}{metrics}"
     return text
 
 
 def _learning(record: Record) -> str:
     learning = record.learning
-    updates, samples = count(learning["updates"], "update"), count(learning["samples_seen"], "sample")
-    return (
-        f"{updates}, {samples}, lr {learning['lr']:.4g} "
-        f"(rule {learning['lr_rule']}), gradients by {learning['reduction']}"
-    )
+    updates, samples = count(learning.updates, "update"), count(learning.samples_seen, "sample")
+    return f"{updates}, {samples}, lr {learning.lr:.4g} (rule {learning.lr_rule}), gradients by {learning.reduction}"

@@ -89,13 +89,13 @@ def _print(found: "Profile", path: Path) -> None:
 
     parts = {name: getattr(found, f"{name}_seconds") for name in ("input", "forward", "backward", "update", "other")}
     step = sum(parts.values())
-    last = max(gradient["ready_seconds"] for gradient in found.gradients)
+    last = max(gradient.ready_seconds for gradient in found.gradients)
     print(f"{found.spec} · batch {found.batch} · {found.precision} · {found.device}")
-    print(f"throughput  {interval(found.throughput)} {found.throughput['unit']}")
+    print(f"throughput  {interval(found.throughput)} {found.throughput.unit}")
     print(f"a step      {human_seconds(step)}: " + ", ".join(f"{n} {human_seconds(s)}" for n, s in parts.items()))
     print(f"spread      {found.compute_spread:.1%} of forward and backward, from step to step")
     print(
-        f"gradients   {len(found.gradients)} tensors, {human_bytes(found.workload['gradient_bytes'])}, "
+        f"gradients   {len(found.gradients)} tensors, {human_bytes(found.workload.gradient_bytes)}, "
         f"the last ready {human_seconds(last)} after backward began"
     )
     print(f"profile     {path}")

@@ -264,7 +264,7 @@ def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarge
         records = list(runs.records)
     else:
         raise SpecError(f"--to-loss {loss:g}: a table of speeds holds no losses: add --target with a study or a CSV.")
-    if not isinstance(records, list) or (runs and {r.spec["workload"] for r in records} != {runs.workload}):
+    if not isinstance(records, list) or (runs and {r.spec.workload for r in records} != {runs.workload}):
         raise SpecError(f"--target {path} is not of the source's workload: give runs of the same one, or a CSV file.")
     return targets.fit_samples(targets.reached(records, loss)), f"a loss of {loss:g}"
 

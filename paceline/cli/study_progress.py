@@ -56,7 +56,7 @@ class StudyProgress:
     def done(self, run: Run, record: Record) -> None:
         """A line that stays."""
         seconds = human_seconds(sum(record.wall_seconds.values()))
-        self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput['unit']}, in {seconds}")
+        self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput.unit}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:
         """A line that stays."""

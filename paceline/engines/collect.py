@@ -1,5 +1,6 @@
 """From the workers' reports to a record and its sidecar, written into the run's folder."""
 
+import dataclasses
 import os
 import platform
 import shutil
@@ -16,9 +17,9 @@ from paceline.measure import sidecar
 from paceline.measure.emulation import host_limits
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.links import off_rate
+from paceline.measure.series import WorkerSeries
 from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import Summary, mean_losses, summarise
-from paceline.measure.wallclock import WorkerSeries
 from paceline.record import (
     PHASES,
     EmulatedDevice,
@@ -38,9 +39,6 @@ from paceline.timing import fixed_timing
 from paceline.units import format_bandwidth
 from paceline.workers.assignment import series_of
 from paceline.workers.report import WorkerReport
-
-_COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
-"""Series that are no times."""
 
 _EXPOSED_SHARE = 0.05
 """Of a step: an exchange that is exposed for less is too short to tell how busy cores were in it."""
@@ -100,11 +98,10 @@ def _summary(plan: Plan, series: Sequence[WorkerSeries]) -> Summary:
 def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
     """A worker's series, in the time of the devices; where they were emulated there is no loss."""
     with np.load(series_of(scratch, rank)) as arrays:
-        series = {name: arrays[name] for name in arrays.files}
+        series = WorkerSeries.of({name: arrays[name] for name in arrays.files})
     if plan.paces:
-        series["loss"] = np.full_like(series["loss"], np.nan)
-    slow_motion = plan.spec.slow_motion
-    return {name: values if name in _COUNTS else values / slow_motion for name, values in series.items()}
+        series = dataclasses.replace(series, loss=np.full_like(series.loss, np.nan))
+    return series.rescaled(plan.spec.slow_motion)
 
 
 def _emulation(

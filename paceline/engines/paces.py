@@ -64,6 +64,6 @@ def _profiled(name: str, spec: RunSpec) -> Profiled:
         forward_seconds=profile.forward_seconds,
         backward_seconds=profile.backward_seconds,
         update_seconds=profile.update_seconds,
-        ready_seconds={gradient["name"]: gradient["ready_seconds"] for gradient in profile.gradients},
+        ready_seconds={gradient.name: gradient.ready_seconds for gradient in profile.gradients},
         source=f"profile of {profile.device}",
     )

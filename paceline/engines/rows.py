@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from paceline.engines.plan import Plan
 from paceline.measure.phases import lateness_of, phases_of
+from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import Summary
-from paceline.measure.wallclock import WorkerSeries
 from paceline.record import DeviceRow, Phases, ServerRow, WorkerRow
 from paceline.workers.report import WorkerReport
 
@@ -22,7 +22,7 @@ def worker_rows(
     lateness = lateness_of(series, summary.timed) if together and len(series) > 1 else None
     rows = []
     for rank, (report, worker, part) in enumerate(zip(reports, series, summary.timed, strict=True)):
-        seconds, cpu = worker["end"][part] - worker["begin"][part], worker["cpu"][part]
+        seconds, cpu = worker.end[part] - worker.begin[part], worker.cpu[part]
         rows.append(
             WorkerRow(
                 rank=rank,
@@ -37,7 +37,7 @@ def worker_rows(
                 last_share=lateness[rank].last_share if lateness else None,
                 late_seconds=lateness[rank].late_seconds if lateness else None,
                 cpu_seconds_per_step=_mean_known(cpu),
-                queued_seconds_per_step=_mean_known(worker["queued"][part]),
+                queued_seconds_per_step=_mean_known(worker.queued[part]),
                 utilisation_percent=_utilisation(cpu, seconds, report.threads),
                 loader_utilisation_percent=report.use.loader_percent,
                 peak_memory_bytes=report.peak_memory_bytes,

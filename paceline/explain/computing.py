@@ -50,10 +50,10 @@ def _exchange_work(case: Comparison, excess: float) -> float:
     assert case.baseline is not None
     assert case.gap is not None
     scale, base = case.gap.worker_scale, case.baseline.phases
-    if case.setting.spec["strategy"] == "independent" or not base["forward"]:
+    if case.setting.spec.strategy == "independent" or not base["forward"]:
         return 0.0
-    slowdown = max(1.0, case.phases["forward"] / (scale * base["forward"]))
-    return min(max(0.0, case.phases["backward"] - slowdown * scale * base["backward"]), excess)
+    slowdown = max(1.0, case.phases.forward / (scale * base["forward"]))
+    return min(max(0.0, case.phases.backward - slowdown * scale * base["backward"]), excess)
 
 
 def _in_backward(case: Comparison, seconds: float) -> Cause:
@@ -94,7 +94,7 @@ def _cores_or_caches(case: Comparison, seconds: float) -> Iterator[Cause]:
     yield from _without_core(case, sharing, now)
     if not case.noticeable(seconds - sharing):
         return
-    if case.setting.spec["workers"] == 1 and not case.setting.traffic.servers:
+    if case.setting.spec.workers == 1 and not case.setting.traffic.servers:
         yield _own_work(seconds - sharing, now, scale * base.cpu)
     else:
         yield Cause(
@@ -193,8 +193,8 @@ def _who_shares(setting: Setting) -> tuple[str, str]:
         return quieter
     if setting.serving_devices:
         return "servers share them", "`--strategy allreduce`, or `ps:place=own` where a core is free."
-    if setting.spec["workers_per_device"] > 1:
-        return f"{setting.spec['workers_per_device']} workers share each", "`--workers-per-device 1`."
+    if setting.spec.workers_per_device > 1:
+        return f"{setting.spec.workers_per_device} workers share each", "`--workers-per-device 1`."
     return quieter
 
 
@@ -202,8 +202,8 @@ def _core(setting: Setting, workers: Sequence[Worker]) -> _Core | None:
     """Only where a worker computes with one thread on a CPU does wall time compare with CPU time."""
     environment = setting.runs[0].record.environment
     cpu = mean(worker.cpu_seconds for worker in workers)
-    if cpu is None or environment["device_kind"] != "cpu" or environment["threads_per_worker"] != 1:
+    if cpu is None or environment.device_kind != "cpu" or environment.threads_per_worker != 1:
         return None
     own = (*_COMPUTE, *(() if setting.traffic.servers else ("update",)))  # servers update: that is no computing here
     wall = sum(worker.phases[name] for worker in workers for name in own) / len(workers)
-    return _Core(wall, cpu * setting.spec["workers_per_device"], mean(worker.queued_seconds for worker in workers))
+    return _Core(wall, cpu * setting.spec.workers_per_device, mean(worker.queued_seconds for worker in workers))

@@ -75,7 +75,7 @@ def exposed_exchange(case: Comparison) -> Iterator[Cause]:
 def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
     hidden = setting.hidden_seconds
     if hidden is not None:
-        busy = hidden + setting.phases["exchange"]
+        busy = hidden + setting.phases.exchange
         yield f"Of {ms(busy)} of exchange {ms(hidden)}, {percent(hidden / busy)}, hide behind backward."
     if links is not None and links.seconds_per_byte > 0:
         taken = (
@@ -100,16 +100,16 @@ def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
 
 
 def _with_servers(setting: Setting) -> str:
-    part = grammar.parse(setting.spec["strategy"], "strategy")
+    part = grammar.parse(setting.spec.strategy, "strategy")
     more = grammar.Part(part.name, {**part.options, "servers": str(2 * setting.traffic.servers)})
     return f"`--strategy {more}` divides what each server receives and sends; `--strategy allreduce` needs no server."
 
 
 def _with_buckets(setting: Setting, links: Links | None, exposed: float) -> str:
     options = setting.traffic
-    part = grammar.parse(setting.spec["strategy"], "strategy")
-    if not isinstance(options, AllReduce) or setting.spec["workers"] == 1:
-        return f"A larger `--batch {2 * setting.spec['batch']}`: fewer exchanges for the same samples."
+    part = grammar.parse(setting.spec.strategy, "strategy")
+    if not isinstance(options, AllReduce) or setting.spec.workers == 1:
+        return f"A larger `--batch {2 * setting.spec.batch}`: fewer exchanges for the same samples."
     plain = {name: value for name, value in part.options.items() if name not in ("bucket", "packs", "small", "overlap")}
     if not options.overlaps:
         return f"`--strategy {grammar.Part(part.name, plain)}`: buckets then leave during backward and may hide there."
@@ -125,7 +125,7 @@ def _with_buckets(setting: Setting, links: Links | None, exposed: float) -> str:
         saved = min(exposed, links.bandwidth_part / 2)
         wired = grammar.Part(part.name, {**part.options, "wire": "bf16"})
         return f"`--strategy {wired}` halves the bytes: at most {ms(saved)} saved per step."
-    batch, accumulate = 2 * setting.spec["batch"], 2 * setting.spec["accumulate"]
+    batch, accumulate = 2 * setting.spec.batch, 2 * setting.spec.accumulate
     return f"`--batch {batch} --accumulate {accumulate}`: half as many exchanges for the same samples."
 
 
@@ -167,7 +167,7 @@ def _measured_link(setting: Setting) -> tuple[float, float] | None:
     record = setting.runs[0].record
     if record.network is None:
         return None
-    return record.traffic["sent_bytes_per_worker_and_step"] / PAYLOAD_SHARE, slowest(record.network["nodes"])
+    return record.traffic.sent_bytes_per_worker_and_step / PAYLOAD_SHARE, slowest(record.network.nodes)
 
 
 def _services(run: StoredRun) -> list[tuple[float, float]]:
@@ -175,8 +175,8 @@ def _services(run: StoredRun) -> list[tuple[float, float]]:
 
     Buckets leave one after the other: one begins when all workers have started it and the one before is over.
     """
-    if run.series is None or not len(run.series[0].get("bucket_step", ())):
-        moments = [(b["bucket"], b["bytes"], b["start_seconds"], b["end_seconds"]) for b in run.record.buckets]
+    if run.series is None or not len(run.series[0].bucket_step):
+        moments = [(b.bucket, b.bytes, b.start_seconds, b.end_seconds) for b in run.record.buckets]
         return [(size, seconds) for _, size, seconds in _one_after_another(moments)]
     found: dict[int, list[tuple[float, float]]] = {}
     watched: dict[int, dict[int, list[tuple[float, float, float]]]] = {}

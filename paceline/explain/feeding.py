@@ -24,8 +24,8 @@ def slow_input(case: Comparison) -> Iterator[Cause]:
         seconds=seconds,
         sentence=f"getting its batch takes a worker {ms(seconds)} of a step{beyond}",
         evidence=(
-            f"Input is {ms(case.phases['input'])}, {percent(case.phases['input'] / setting.step_seconds)} of a step, "
-            f"with --feed {setting.spec['feed']}.",
+            f"Input is {ms(case.phases.input)}, {percent(case.phases.input / setting.step_seconds)} of a step, "
+            f"with --feed {setting.spec.feed}.",
             *_loaders_told(case),
         ),
         remedy=_remedy(case),
@@ -39,13 +39,13 @@ def _loaders(feed: grammar.Part) -> int:
 
 def _loaders_told(case: Comparison) -> Iterator[str]:
     used = mean(worker.loader_utilisation_percent for worker in case.peers)
-    if used is not None and _loaders(grammar.parse(case.setting.spec["feed"], "feed")):
+    if used is not None and _loaders(grammar.parse(case.setting.spec.feed, "feed")):
         word = "they are the limit" if used >= _FULLY_USED_PERCENT else "they wait as well, for data or for their core"
         yield f"Loaders use {used:.0f} % of their cores: {word}."
 
 
 def _remedy(case: Comparison) -> str:
-    feed = grammar.parse(case.setting.spec["feed"], "feed")
+    feed = grammar.parse(case.setting.spec.feed, "feed")
     at, prefetch, loaders = feed.options.get("at"), int(feed.options.get("prefetch", 0)), _loaders(feed)
     if at == "device":
         return "The batch lies on the device already: look at the cost of moving on to the next step."

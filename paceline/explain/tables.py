@@ -102,7 +102,7 @@ def _gains(gap: Gap) -> Iterator[str]:
 def _exchange(setting: Setting) -> str:
     if setting.hidden_seconds is None:
         return ""
-    exposed = setting.phases["exchange"]
+    exposed = setting.phases.exchange
     return f"Exchange: {ms(setting.hidden_seconds)} hidden behind backward, {ms(exposed)} exposed. "
 
 

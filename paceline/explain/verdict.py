@@ -91,7 +91,7 @@ class Explanation:
             return f"{distance}; {leading.headline[0].lower()}{leading.headline[1:]}: {leading.sentence}."
         if leading is not None:
             return f"{leading.headline}: {leading.sentence} ({percent(leading.seconds / step)} of a step)."
-        computing_share = (self.case.setting.phases["forward"] + self.case.setting.phases["backward"]) / step
+        computing_share = (self.case.setting.phases.forward + self.case.setting.phases.backward) / step
         rest = f"the largest of the rest: {self.causes[0].sentence}" if self.causes else "nothing else takes much"
         return f"Compute-bound: forward and backward are {percent(computing_share)} of a step; {rest}."
 
@@ -194,7 +194,7 @@ def _no_baseline(setting: Setting) -> str:
     spec = setting.spec
     return (
         "There is no one-worker baseline among these, so the gap to ideal is not divided. Measure it: "
-        f"paceline train {spec['workload']} --strategy independent --feed {spec['feed']} --batch {spec['batch']} …"
+        f"paceline train {spec.workload} --strategy independent --feed {spec.feed} --batch {spec.batch} …"
     )
 
 

@@ -31,7 +31,7 @@ def slow_worker(case: Comparison) -> Iterator[Cause]:
         rank=late.rank,
         sentence=f"{worker.name} arrives {seconds}; {own}",
         evidence=(
-            f"The others wait {ms(case.phases['wait'])} of every step.",
+            f"The others wait {ms(case.phases.wait)} of every step.",
             *(_why(case, worker, late.seconds)),
             *([f"Late as well: {also}."] if also else []),
         ),
@@ -81,7 +81,7 @@ def spread(case: Comparison) -> Iterator[Cause]:
     workers = len(case.setting.workers)
     if not case.setting.traffic.synchronous or workers < 2:
         return
-    seconds = case.setting.phases["wait"] - systematic_wait(case.slow, workers)
+    seconds = case.setting.phases.wait - systematic_wait(case.slow, workers)
     if not case.noticeable(seconds):
         return
     deviation = spread_seconds(case.setting)
@@ -91,7 +91,7 @@ def spread(case: Comparison) -> Iterator[Cause]:
         expected = deviation * expected_maximum(workers)
         evidence.append(
             f"A worker's arrival varies by ±{ms(deviation)}; of {workers} equal workers the last is then expected "
-            f"{ms(expected)} behind the mean, and the mean wait is {ms(case.setting.phases['wait'])}."
+            f"{ms(expected)} behind the mean, and the mean wait is {ms(case.setting.phases.wait)}."
         )
     foreign = max(case.setting.foreign_percent.values(), default=0.0)
     if foreign >= FOREIGN_PERCENT:
@@ -105,18 +105,18 @@ def spread(case: Comparison) -> Iterator[Cause]:
         remedy=(
             "End other processes on this machine and run again."
             if foreign >= FOREIGN_PERCENT
-            else f"Longer steps vary less in proportion: `--batch {2 * case.setting.spec['batch']}`."
+            else f"Longer steps vary less in proportion: `--batch {2 * case.setting.spec.batch}`."
         ),
     )
 
 
 def held_back(case: Comparison) -> Iterator[Cause]:
     """Without a barrier: what the staleness bound costs, and who the others are held back for."""
-    traffic, seconds = case.setting.traffic, case.setting.phases["wait"]
+    traffic, seconds = case.setting.traffic, case.setting.phases.wait
     if not isinstance(traffic, ParameterServer) or traffic.mode != "stale" or not case.noticeable(seconds):
         return
-    slowest = min(case.setting.workers, key=lambda worker: worker.phases["wait"])
-    held = (f"{worker.name} {ms(worker.phases['wait'])}" for worker in case.setting.workers)
+    slowest = min(case.setting.workers, key=lambda worker: worker.phases.wait)
+    held = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
     yield Cause(
         name="staleness bound",
         headline="Held back",

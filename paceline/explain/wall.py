@@ -18,9 +18,9 @@ def wall_seconds(setting: Setting) -> Mapping[str, float]:
 
 def _wall(run: StoredRun) -> dict[str, float]:
     walls = run.record.wall_seconds
-    warm_up = min(_warm_up(run), walls["training"])
+    warm_up = min(_warm_up(run), walls.training)
     rest = {name: walls.get(name, 0.0) for name in PARTS[2:]}
-    return {"timed": walls["training"] - warm_up, "warm_up": warm_up, **rest}
+    return {"timed": walls.training - warm_up, "warm_up": warm_up, **rest}
 
 
 def _warm_up(run: StoredRun) -> float:
@@ -28,4 +28,4 @@ def _warm_up(run: StoredRun) -> float:
     if run.series is None:
         return run.record.warmup_steps * run.record.step_seconds
     first = slice(0, run.record.warmup_steps)
-    return max(float(np.sum(worker["end"][first] - worker["begin"][first])) for worker in run.series)
+    return max(float(np.sum(worker.end[first] - worker.begin[first])) for worker in run.series)

@@ -5,8 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from paceline.measure.stats import Series
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import Series, WorkerSeries
 from paceline.record import BucketTimes, GradientTime
 
 _MOMENTS = ("ready", "start", "end")
@@ -50,7 +49,7 @@ def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> f
     hidden: list[float] = []
     for worker, part in zip(workers, timed, strict=True):
         rows = _watched(worker, part)
-        ends = np.minimum(rows["end"], worker["arrival"][rows["step"].astype(int)])
+        ends = np.minimum(rows["end"], worker.arrival[rows["step"].astype(int)])
         borders = np.flatnonzero(np.diff(rows["step"])) + 1  # rows come in order of steps
         if len(ends):
             hidden += map(_union, np.split(rows["start"], borders), np.split(ends, borders))
@@ -63,8 +62,8 @@ def gradients_of(
     """Each tensor's name, bytes and when it was ready: the median over sampled timed steps and workers."""
     rows = []
     for worker, part in zip(workers, timed, strict=True):
-        steps = worker["gradient_step"]
-        rows.append(worker["gradient_ready"][(steps >= part.start) & (steps < part.stop)])
+        steps = worker.gradient_step
+        rows.append(worker.gradient_ready[(steps >= part.start) & (steps < part.stop)])
     sampled = np.concatenate(rows)
     if not len(sampled):
         return ()
@@ -77,10 +76,10 @@ def gradients_of(
 
 def _watched(worker: WorkerSeries, part: slice) -> dict[str, Series]:
     """A worker's bucket rows of timed steps, each with the beginning of its step's backward."""
-    steps = worker["bucket_step"]
+    steps = worker.bucket_step
     kept = (steps >= part.start) & (steps < part.stop)
     rows = {name: worker[f"bucket_{name}"][kept] for name in ("step", "index", "bytes", *_MOMENTS)}
-    return {**rows, "backward_begin": worker["backward_begin"][rows["step"].astype(int)]}
+    return {**rows, "backward_begin": worker.backward_begin[rows["step"].astype(int)]}
 
 
 def _union(starts: Series, ends: Series) -> float:

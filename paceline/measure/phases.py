@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 
 _OWN_PHASES = ("input", "forward", "backward", "update", "other")
 
@@ -17,8 +17,8 @@ def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchr
     the end of the exchange. Elsewhere wait is what a staleness bound held the worker back.
     """
     parts = list(zip(workers, timed, strict=True))
-    blocked = [w["exchange"][part] for w, part in parts]
-    waits = [w["held"][part] for w, part in parts]
+    blocked = [w.exchange[part] for w, part in parts]
+    waits = [w.held[part] for w, part in parts]
     if synchronous:
         arrivals = _arrivals(workers, timed)
         waits = [np.clip(arrivals.max(axis=0) - own, 0, b) for own, b in zip(arrivals, blocked, strict=True)]
@@ -55,4 +55,4 @@ def lateness_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list
 
 
 def _arrivals(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> np.ndarray:
-    return np.array([w["arrival"][part] for w, part in zip(workers, timed, strict=True)])
+    return np.array([w.arrival[part] for w, part in zip(workers, timed, strict=True)])

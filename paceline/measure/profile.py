@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.errors import DataError, OutputError
 from paceline.files import write_whole
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 from paceline.record import Record
 
 SCHEMA_VERSION = 1
@@ -50,35 +50,35 @@ class Profile:
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
         """From a run of one worker that exchanged nothing, and its series."""
-        if record.spec["workers"] != 1 or record.spec["strategy"] != "independent":
+        if record.spec.workers != 1 or record.spec.strategy != "independent":
             raise DataError("A profile is of one worker alone: run it with --workers 1 --strategy independent.")
         if not record.gradients:
             raise DataError(
                 f"Too few steps ({record.steps_timed}) to sample when gradients are ready: profile for longer."
             )
         timed = slice(record.warmup_steps, record.warmup_steps + record.steps_timed)
-        compute = worker["forward"][timed] + worker["backward"][timed]
+        compute = worker.forward[timed] + worker.backward[timed]
         low, middle, high = np.quantile(compute, [0.16, 0.5, 0.84])
         environment = record.environment
-        cores = len(record.per_worker[0]["cores"]) or environment["threads_per_worker"]
+        cores = len(record.per_worker[0].cores) or environment.threads_per_worker
         return cls(
             workload={name: value for name, value in record.workload.items() if name not in ("data", "not_trained")},
-            spec=record.spec["workload"],
-            device=f"{environment['processor']}, {cores} core{'s' if cores > 1 else ''}"
-            if environment["device_kind"] == "cpu"
-            else record.per_worker[0]["device"],
-            precision=record.spec["precision"],
-            batch=record.spec["batch"],
-            units_per_step=float(worker["units"][timed].mean()),
+            spec=record.spec.workload,
+            device=f"{environment.processor}, {cores} core{'s' if cores > 1 else ''}"
+            if environment.device_kind == "cpu"
+            else record.per_worker[0].device,
+            precision=record.spec.precision,
+            batch=record.spec.batch,
+            units_per_step=float(worker.units[timed].mean()),
             throughput=record.throughput,
             compute_spread=float((high - low) / 2 / middle),
             gradients=record.gradients,
-            versions=environment["versions"],
-            input_seconds=record.phases["input"],
-            forward_seconds=record.phases["forward"],
-            backward_seconds=record.phases["backward"],
-            update_seconds=record.phases["update"],
-            other_seconds=record.phases["other"],
+            versions=environment.versions,
+            input_seconds=record.phases.input,
+            forward_seconds=record.phases.forward,
+            backward_seconds=record.phases.backward,
+            update_seconds=record.phases.update,
+            other_seconds=record.phases.other,
         )
 
     def save(self, path: Path) -> None:

@@ -65,7 +65,7 @@ def _numbered(records: Sequence[Record]) -> Iterator[tuple[tuple[int, int], Reco
 
 def turn_of(record: Record) -> int:
     """Which repeat of its settings it is."""
-    return int(record.spec.get("turn", 0))
+    return int(record.spec.turn)
 
 
 def _geometric(logarithms: Sequence[float]) -> Figure:

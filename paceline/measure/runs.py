@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 from paceline.errors import DataError, SpecError
 from paceline.measure import sidecar
 from paceline.measure.scaling import Scaling
-from paceline.measure.stats import Series
 from paceline.record import FAILURE_NAME, FILE_NAME, SIDECAR_NAME, STUDY_NAME, Record
 
 _PLACE = ("host", "system", "processor", "cores", "device_kind")
@@ -25,7 +24,7 @@ class StoredRun:
     record: Record
 
     @cached_property
-    def series(self) -> Sequence[Mapping[str, Series]] | None:
+    def series(self) -> Sequence[WorkerSeries] | None:
         """Every worker's steps; None where there is no sidecar, or one that cannot be read."""
         if not (self.folder / SIDECAR_NAME).is_file():
             return None
@@ -33,8 +32,8 @@ class StoredRun:
             series = sidecar.load(self.folder)
         except DataError:
             return None
-        steps = [worker["steps"] for worker in self.record.per_worker]
-        fits = len(series) == len(steps) and all(len(w["end"]) >= n for w, n in zip(series, steps, strict=True))
+        steps = [worker.steps for worker in self.record.per_worker]
+        fits = len(series) == len(steps) and all(len(w.end) >= n for w, n in zip(series, steps, strict=True))
         return series if fits else None  # otherwise it is another run's
 
     @property
@@ -78,7 +77,7 @@ def scaling_of(folder: Path) -> Scaling | None:
 def _in_order(record: Record) -> tuple[Any, ...]:
     """A study's runs as people count: two workers before sixteen."""
     names = ("workload", "strategy", "workers", "workers_per_device", "batch", "turn")
-    return (*(record.spec[name] for name in names), record.spec.get("network") or "")
+    return (*(record.spec[name] for name in names), record.spec.network or "")
 
 
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[Path, Path]]:
@@ -134,14 +133,14 @@ def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     for run in runs:
         environment = run.record.environment
         values = {name: environment.get(name) for name in _PLACE}
-        values |= {f"version of {name}": version for name, version in (environment.get("versions") or {}).items()}
+        values |= {f"version of {name}": version for name, version in (environment.versions or {}).items()}
         for what, value in values.items():
             if value not in found.setdefault(what, []):
                 found[what].append(value)
     sources: dict[str, set[str]] = {}
     for run in runs:
-        data = run.record.workload.get("data") or {}
-        sources.setdefault(run.record.spec["workload"], set()).add(str(data.get("source")))
+        data = run.record.workload.data or {}
+        sources.setdefault(run.record.spec.workload, set()).add(str(data.source))
     for workload, names in sources.items():
         found[f"data of {workload}"] = sorted(names)
     return found
@@ -150,8 +149,8 @@ def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
 def _as_if_there(record: Record, first: Record) -> Record:
     """The record, as if it had been taken where the first one was, and on its data."""
     place = {name: first.environment[name] for name in (*_PLACE, "versions") if name in first.environment}
-    same = record.spec["workload"] == first.spec["workload"]
-    data = {"data": first.workload["data"]} if same else {}
+    same = record.spec.workload == first.spec.workload
+    data = {"data": first.workload.data} if same else {}
     return dataclasses.replace(
         record, environment={**record.environment, **place}, workload={**record.workload, **data}
     )

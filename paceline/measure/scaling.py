@@ -132,11 +132,11 @@ def _baseline(
 ) -> tuple[Setting | None, Scaling | None, list[str]]:
     """Of several the nearest, then the fastest, so that nothing is flattered."""
     run, elsewhere = setting[0], []
-    workers = run.spec["workers"]
+    workers = run.spec.workers
     turns = {turn_of(record) for record in setting}
     for scaling in scalings:
-        batch = run.spec["batch"] * (workers if scaling == "strong" else 1)
-        alike = [b for b in alone if b[0].spec["batch"] == batch and _is_alike(b[0], run)]
+        batch = run.spec.batch * (workers if scaling == "strong" else 1)
+        alike = [b for b in alone if b[0].spec.batch == batch and _is_alike(b[0], run)]
         here = [b for b in alike if not any(_unlike(b[0], run))]
         if here:
             best = max(here, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))
@@ -157,7 +157,7 @@ def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, in
 
 def _is_alone(record: Record) -> bool:
     """One worker on one device that exchanges nothing."""
-    return record.spec["workers"] == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
+    return record.spec.workers == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
 
 
 def _is_alike(first: Record, second: Record) -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 
 from paceline.errors import DataError
 from paceline.files import whole_file
-from paceline.measure.stats import Series
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import Series, WorkerSeries
 from paceline.record import SIDECAR_NAME, Record
 
 _SAME = 1e-6
@@ -19,13 +18,13 @@ _SAME = 1e-6
 
 def save(folder: Path, workers: Sequence[WorkerSeries]) -> None:
     """Write into `folder`, whole or not at all."""
-    named = {f"worker{rank}_{name}": values for rank, worker in enumerate(workers) for name, values in worker.items()}
+    named = {f"worker{rank}_{name}": values for rank, w in enumerate(workers) for name, values in w.arrays().items()}
     with whole_file(folder / SIDECAR_NAME) as out:
         np.savez_compressed(out, **named)  # type: ignore[arg-type]  # no name is allow_pickle
 
 
 def load(folder: Path) -> list[WorkerSeries]:
-    """One mapping of arrays per worker, in order of rank."""
+    """Every worker's series, in order of rank."""
     file = folder / SIDECAR_NAME
     try:
         return _ranked(_read(file))
@@ -58,9 +57,11 @@ def _ranked(arrays: Mapping[str, Series]) -> list[WorkerSeries]:
     for rank in ranks:
         if missing := sorted(needed - workers[rank].keys()):
             raise ValueError(f"worker {rank} has no {', '.join(missing)}")
-        if workers[rank]["begin"].shape != workers[rank]["end"].shape or workers[rank]["end"].ndim != 1:
+    series = [WorkerSeries.of(workers[rank]) for rank in ranks]
+    for rank, one in enumerate(series):
+        if one.begin.shape != one.end.shape or one.end.ndim != 1:
             raise ValueError(f"worker {rank} does not have a begin and an end of every step")
-    return [workers[rank] for rank in ranks]
+    return series
 
 
 def verify(folder: Path, record: Record) -> None:
@@ -79,16 +80,16 @@ def _difference(workers: Sequence[WorkerSeries], record: Record) -> str | None:
         return f"it has {len(workers)} workers, not {len(record.per_worker)}"
     needed = record.warmup_steps + record.steps_timed
     for series, row in zip(workers, record.per_worker, strict=True):
-        there = len(series["end"])
+        there = len(series.end)
         if there < needed:
-            return f"worker {row['rank']} has {there} steps of {needed}"
-        if not _has_stretch(series, row.get("steps", record.steps_timed), row["step_seconds"]):
-            return f"the steps of worker {row['rank']} took another time there"
+            return f"worker {row.rank} has {there} steps of {needed}"
+        if not _has_stretch(series, row.steps, row.step_seconds):
+            return f"the steps of worker {row.rank} took another time there"
     return None
 
 
 def _has_stretch(series: WorkerSeries, steps: int, step_seconds: float) -> bool:
     """Whether so many steps on end took so long each; workers that do not wait are timed each from its own step on."""
-    done = np.concatenate([[0.0], np.cumsum(series["end"] - series["begin"])])
+    done = np.concatenate([[0.0], np.cumsum(series.end - series.begin)])
     means = (done[steps:] - done[:-steps]) / steps
     return bool(np.any(np.abs(means - step_seconds) <= _SAME * step_seconds))

@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from paceline.measure.series import Series
 from paceline.record import Throughput
-
-Series = npt.NDArray[np.float64]
 
 WINDOWS = 20
 CONFIDENCE = 0.95

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from paceline.measure.stats import Figure, Series, independent_windows, windows
+from paceline.measure.series import Series
+from paceline.measure.stats import Figure, independent_windows, windows
 
 _WIDE = 0.10
 _DRIFT = 0.03

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.measure.stats import WINDOWS, Figure, Series, median_interval, warmup_steps, window_rates
+from paceline.measure.series import Series, WorkerSeries
+from paceline.measure.stats import WINDOWS, Figure, median_interval, warmup_steps, window_rates
 from paceline.measure.steadiness import fixed_timing_warning, unsteady
-from paceline.measure.wallclock import WorkerSeries, common_stretch
+from paceline.measure.wallclock import common_stretch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,8 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmu
     """
     if fixed_warmup is not None:
         return _fixed(workers, fixed_warmup)
-    steps = min(len(w["end"]) for w in workers)
-    durations = [w["end"] - w["begin"] for w in workers]
+    steps = min(len(w.end) for w in workers)
+    durations = [w.end - w.begin for w in workers]
     pace = np.mean([d[:steps] for d in durations], axis=0)
     skip = warmup_steps(pace)
     if synchronous:
@@ -51,16 +52,16 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmu
         seconds = [stretch.seconds] * len(workers)
         rates = stretch.rates(workers, min(WINDOWS, *(part.stop - part.start for part in timed)))
     throughput = median_interval(rates)
-    mean = sum(float(w["units"][part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
+    mean = sum(float(w.units[part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
     warnings = unsteady(throughput, rates, mean=mean, step_seconds=pace, warmup=skip)
     return _summary(workers, timed, seconds, throughput, warnings)
 
 
 def _fixed(workers: Sequence[WorkerSeries], warmup: int) -> Summary:
     """One window of exactly the steps after `warmup`; a run that was stopped before is timed over its last step."""
-    timed = [slice(min(warmup, len(w["end"]) - 1), len(w["end"])) for w in workers]
-    seconds = [float((w["end"] - w["begin"])[part].sum()) for w, part in zip(workers, timed, strict=True)]
-    rate = sum(float(w["units"][part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
+    timed = [slice(min(warmup, len(w.end) - 1), len(w.end)) for w in workers]
+    seconds = [float((w.end - w.begin)[part].sum()) for w, part in zip(workers, timed, strict=True)]
+    rate = sum(float(w.units[part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
     warning = fixed_timing_warning(warmup=timed[0].start, steps=timed[0].stop - timed[0].start)
     return _summary(workers, timed, seconds, Figure(rate), [warning])
 
@@ -72,14 +73,14 @@ def _summary(
     throughput: Figure,
     warnings: list[str],
 ) -> Summary:
-    samples = [int(w["samples"][part].sum()) for w, part in zip(workers, timed, strict=True)]
+    samples = [int(w.samples[part].sum()) for w, part in zip(workers, timed, strict=True)]
     return Summary(
         warmup_steps=min(part.start for part in timed),
         timed=timed,
         steps_timed=min(part.stop - part.start for part in timed),
         samples_timed=sum(samples),
         seconds_timed=max(seconds),
-        units_timed=sum(int(w["units"][part].sum()) for w, part in zip(workers, timed, strict=True)),
+        units_timed=sum(int(w.units[part].sum()) for w, part in zip(workers, timed, strict=True)),
         throughput=throughput,
         worker_samples=samples,
         worker_seconds=seconds,
@@ -89,16 +90,16 @@ def _summary(
 
 def _rates_by_step(workers: Sequence[WorkerSeries], durations: Sequence[Series], timed: slice) -> Series:
     """In windows of steps, the sum of all workers' rates; every worker reports, none stands for others."""
-    rates = [window_rates(w["units"][timed], d[timed]) for w, d in zip(workers, durations, strict=True)]
+    rates = [window_rates(w.units[timed], d[timed]) for w, d in zip(workers, durations, strict=True)]
     return np.asarray(np.sum(rates, axis=0))
 
 
 def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:
     """The loss of every step, weighted by samples over the workers; None where there was none."""
-    steps = min(len(w["loss"]) for w in workers)
+    steps = min(len(w.loss) for w in workers)
     losses: list[float | None] = []
-    values = np.array([w["loss"][:steps] for w in workers])
-    weights = np.where(np.isnan(values), 0, np.array([w["samples"][:steps] for w in workers]))
+    values = np.array([w.loss[:steps] for w in workers])
+    weights = np.where(np.isnan(values), 0, np.array([w.samples[:steps] for w in workers]))
     values = np.nan_to_num(values)
     for weight, value in zip(weights.T, values.T, strict=True):
         losses.append(float(weight @ value / weight.sum()) if weight.sum() else None)

@@ -1,13 +1,11 @@
 """Rates of workers that do not wait for one another: counted in the same stretch of time, not at the same steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.measure.stats import Series
-
-WorkerSeries = Mapping[str, Series]
+from paceline.measure.series import Series, WorkerSeries
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,9 @@ class Stretch:
 
     def steps(self, worker: WorkerSeries) -> slice:
         """A worker's steps that lie within; at least one."""
-        first = int(np.searchsorted(worker["begin"], self.begin, side="left"))
-        last = int(np.searchsorted(worker["end"], self.end, side="right"))
-        first = min(first, len(worker["end"]) - 1)
+        first = int(np.searchsorted(worker.begin, self.begin, side="left"))
+        last = int(np.searchsorted(worker.end, self.end, side="right"))
+        first = min(first, len(worker.end) - 1)
         return slice(first, max(last, first + 1))
 
     def rates(self, workers: Sequence[WorkerSeries], windows: int) -> Series:
@@ -49,9 +47,9 @@ def common_stretch(workers: Sequence[WorkerSeries], skip: int) -> Stretch:
 
     Workers that hardly met, because the fast one was through before the slow one had begun, share all of the run.
     """
-    begin, end = max(w["begin"][skip] for w in workers), min(w["end"][-1] for w in workers)
+    begin, end = max(w.begin[skip] for w in workers), min(w.end[-1] for w in workers)
     if end <= begin:
-        begin, end = min(w["begin"][0] for w in workers), max(w["end"][-1] for w in workers)
+        begin, end = min(w.begin[0] for w in workers), max(w.end[-1] for w in workers)
     gaps = [_gaps(worker) for worker in workers]
     count = min(len(starts) for starts, _ in gaps)  # workers pause together, so in the same order
     starts = np.max([g[0][:count] for g in gaps], axis=0)
@@ -61,13 +59,13 @@ def common_stretch(workers: Sequence[WorkerSeries], skip: int) -> Stretch:
 
 
 def _gaps(worker: WorkerSeries) -> tuple[Series, Series]:
-    ends, begins = worker["end"][:-1], worker["begin"][1:]
+    ends, begins = worker.end[:-1], worker.begin[1:]
     paused = begins > ends
     return ends[paused], begins[paused]
 
 
 def _units_until(worker: WorkerSeries, times: Series) -> Series:
     """Units made until each of `times`; a step makes its units evenly while it lasts."""
-    moments = np.stack([worker["begin"], worker["end"]], axis=1).ravel()
-    done = np.cumsum(worker["units"])
-    return np.interp(times, moments, np.stack([done - worker["units"], done], axis=1).ravel())
+    moments = np.stack([worker.begin, worker.end], axis=1).ravel()
+    done = np.cumsum(worker.units)
+    return np.interp(times, moments, np.stack([done - worker.units, done], axis=1).ravel())

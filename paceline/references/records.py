@@ -42,7 +42,7 @@ def _series(kind: tuple[str, ...], group: Sequence[ScalingRow], alone: dict[int,
         strategy=kind[1],
         feed=kind[2],
         scaling=next((row.scaling for row in group if row.scaling is not None), None),
-        unit=record.throughput.get("unit"),
+        unit=record.throughput.unit,
         method=_method(record),
     )
 
@@ -50,18 +50,18 @@ def _series(kind: tuple[str, ...], group: Sequence[ScalingRow], alone: dict[int,
 def _row(row: ScalingRow) -> Row:
     record = row.records[0]
     learning: dict[str, Any] = record.learning
-    validation = learning.get("validation") or []
+    validation = learning.validation or []
     return Row(
-        workers=record.spec["workers"],
+        workers=record.spec.workers,
         devices=record.devices,
-        workers_per_device=record.spec.get("workers_per_device"),
-        machine=record.environment.get("host"),
-        batch=record.spec["batch"],
+        workers_per_device=record.spec.workers_per_device,
+        machine=record.environment.host,
+        batch=record.spec.batch,
         throughput=row.throughput.value,
         efficiency_low=row.efficiency.low if row.efficiency is not None else None,
-        samples=learning.get("samples_seen"),
-        updates=learning.get("updates"),
-        val_loss=validation[-1]["loss"] if validation else None,
+        samples=learning.samples_seen,
+        updates=learning.updates,
+        val_loss=validation[-1].loss if validation else None,
         utilisation_percent=_busy(record),
         remarks=row.notes,
     )
@@ -69,19 +69,19 @@ def _row(row: ScalingRow) -> Row:
 
 def _busy(record: Record) -> float | None:
     """How busy the workers kept their devices, on average."""
-    shares = [device["workers_percent"] for device in record.utilisation if device["workers_percent"] is not None]
+    shares = [device.workers_percent for device in record.utilisation if device.workers_percent is not None]
     return sum(shares) / len(shares) if shares else None
 
 
 def _method(record: Record) -> Method:
-    fixed = fixed_timing(record.spec.get("timing", "detected"))
+    fixed = fixed_timing(record.spec.timing)
     return Method(
         window_includes=("warm-up",) if fixed is not None and fixed.warmup == 0 else (),
         steps_counted=record.steps_timed,
         steps_timed=record.steps_timed,
         rate_from="all workers",
         statistic="median" if fixed is None else "mean",
-        reduction=record.learning.get("reduction"),
-        lr_rule=record.learning.get("lr_rule"),
+        reduction=record.learning.reduction,
+        lr_rule=record.learning.lr_rule,
         same_machines=True,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import Worker
-from paceline.measure.stats import Series
+from paceline.measure.series import Series
 from paceline.numbers import ms, percent
 from paceline.report import charts
 from paceline.report.results import Result, Results
@@ -79,10 +79,10 @@ def _strips(result: Result, case: Comparison) -> Iterator[dict[str, Any]]:
             yield {**common, "late": round(float(own[step]) * 1e3, 4), "median": False, "step": step}
 
 
-def _late(series: Sequence[Mapping[str, Series]], timed: slice) -> Series:
+def _late(series: Sequence[WorkerSeries], timed: slice) -> Series:
     """Per worker and timed step: its arrival less the mean arrival of the others."""
-    there = min(len(worker["arrival"]) for worker in series)
-    arrived = np.array([worker["arrival"][:there][timed] for worker in series])
+    there = min(len(worker.arrival) for worker in series)
+    arrived = np.array([worker.arrival[:there][timed] for worker in series])
     others = (arrived.sum(axis=0) - arrived) / (len(series) - 1)
     return np.asarray(arrived - others)
 
@@ -135,8 +135,8 @@ def _table(waiting: Sequence[tuple[Result, Comparison]]) -> PageTable:
                 *(word(result.line), number(result.workers), word(latest.name)),
                 number(_scaled(latest.late_seconds, 1e3), "{:+.2f}".format),
                 number(_scaled(latest.last_share, 100), "{:.0f}".format),
-                number(case.setting.phases["wait"] * 1e3, "{:.2f}".format),
-                number(max(w.phases["wait"] for w in workers) * 1e3, "{:.2f}".format),
+                number(case.setting.phases.wait * 1e3, "{:.2f}".format),
+                number(max(w.phases.wait for w in workers) * 1e3, "{:.2f}".format),
             )
         )
     headings = (

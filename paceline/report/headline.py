@@ -53,7 +53,7 @@ def _first(results: Results, best: Result) -> str:
 def _rivals(results: Results, best: Result) -> Iterator[Result]:
     """Settings that could be chosen in its place: the same model trained together by as many workers."""
     for row in results.of_panel(best.panel):
-        alike = row.workers == best.workers and row.record.spec["strategy"] != "independent"
+        alike = row.workers == best.workers and row.record.spec.strategy != "independent"
         if alike and row is not best and row.source is best.source and not _same_but_slower(row, best):
             yield row
 
@@ -111,10 +111,10 @@ def table(results: Results) -> PageTable:
 
 
 _CONDITIONS = (
-    Column("workers per device", lambda record: record.spec["workers_per_device"], str),
-    Column("batch per worker", lambda record: record.spec["batch"], str),
-    Column("lr", lambda record: record.learning.get("lr"), "{:g}".format),
-    Column("lr rule", lambda record: record.learning.get("lr_rule"), str),
+    Column("workers per device", lambda record: record.spec.workers_per_device, str),
+    Column("batch per worker", lambda record: record.spec.batch, str),
+    Column("lr", lambda record: record.learning.lr, "{:g}".format),
+    Column("lr rule", lambda record: record.learning.lr_rule, str),
 )
 """What stands beside the numbers."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from paceline.measure.stats import Series
+from paceline.measure.series import Series
 from paceline.numbers import number as digits
 from paceline.numbers import significant
 from paceline.report import charts
@@ -57,7 +57,7 @@ class LossCurve:
 
 def loss(results: Results) -> Section | None:
     """Two charts per model and the figures; None where no record has a loss."""
-    learned = [row for row in results.rows if any(x is not None for x in row.record.learning.get("loss") or ())]
+    learned = [row for row in results.rows if any(x is not None for x in row.record.learning.loss or ())]
     if not learned:
         return None
     points = max(_LEAST, min(_MOST, _POINTS // len(learned)))
@@ -81,22 +81,22 @@ def loss(results: Results) -> Section | None:
 def curve(row: Result, points: int, *, exact: bool) -> LossCurve:
     """The first repeat's; exact times are those of its series, otherwise steps are taken to be equally long."""
     run, record = row.runs[0], row.record
-    losses = np.array([math.nan if x is None else x for x in record.learning["loss"]], dtype=float)
+    losses = np.array([math.nan if x is None else x for x in record.learning.loss], dtype=float)
     steps = len(losses)
-    samples = np.arange(1, steps + 1) / steps * record.learning.get("samples_seen", math.nan)
-    seconds = np.arange(1, steps + 1) / steps * record.wall_seconds.get("training", math.nan)
-    if exact and run.series and len(run.series[0].get("end", ())) >= steps:
+    samples = np.arange(1, steps + 1) / steps * record.learning.samples_seen
+    seconds = np.arange(1, steps + 1) / steps * record.wall_seconds.training
+    if exact and run.series and len(run.series[0].end) >= steps:
         first = run.series[0]
-        seconds = np.cumsum((first["end"] - first["begin"])[:steps])
+        seconds = np.cumsum((first.end - first.begin)[:steps])
     stretches = [
         part for part in np.array_split(np.arange(steps), min(points, steps)) if np.isfinite(losses[part]).any()
     ]
     ends = [int(part[-1]) for part in stretches]
     means = np.array([np.nanmean(losses[part]) for part in stretches])
     checks = tuple(
-        (float(v["samples"]), float(seconds[min(int(v["step"]), steps) - 1]), float(v["loss"]))
-        for v in record.learning.get("validation") or ()
-        if v.get("loss") is not None and v.get("step")
+        (float(v.samples), float(seconds[min(int(v.step), steps) - 1]), float(v.loss))
+        for v in record.learning.validation or ()
+        if v.loss is not None and v.step
     )
     return LossCurve(row, samples[ends], seconds[ends], means, checks)
 
@@ -210,7 +210,7 @@ def _table(rows: Sequence[Result]) -> PageTable:
             word(row.line),
             number(row.workers),
             *(_column(name, row) for name in ("loss", "val_loss", "samples", "updates", "global_batch")),
-            number(row.record.learning.get("lr"), "{:g}".format),
+            number(row.record.learning.lr, "{:g}".format),
             *(word(str(row.record.learning.get(name) or NOTHING)) for name in ("lr_rule", "reduction")),
         )
         for row in rows

@@ -22,7 +22,7 @@ class PlacedRecord:
     @property
     def is_baseline(self) -> bool:
         """One worker that exchanges nothing."""
-        return bool(self.record.spec["workers"] == 1 and self.record.spec["strategy"] == "independent")
+        return bool(self.record.spec.workers == 1 and self.record.spec.strategy == "independent")
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ def _spec(name: str, words: str = "{}") -> Dimension:
 
 def _batch(place: PlacedRecord) -> str:
     spec = place.record.spec
-    return f"{spec['batch'] * spec['workers']} in all" if place.strong else str(spec["batch"])
+    return f"{spec.batch * spec.workers} in all" if place.strong else str(spec.batch)
 
 
 _VARIANT = Dimension("variant", lambda place: place.label)
 _WORKERS, _WORKLOAD = _spec("workers"), _spec("workload")
 _PER_DEVICE = _spec("workers_per_device", "{} per device")
-_NETWORK = Dimension("network", lambda place: place.record.spec.get("network") or "one node")
+_NETWORK = Dimension("network", lambda place: place.record.spec.network or "one node")
 _DIMENSIONS = (
     Dimension("study", lambda place: place.study),
     _WORKLOAD,
@@ -73,7 +73,7 @@ _DIMENSIONS = (
     _spec("clip_norm", "clip norm {}"),
     _spec("cores_per_device", "{} cores per device"),
     _spec("device"),
-    Dimension("slow_motion", lambda place: place.record.spec.get("slow_motion") or 1.0, "slow motion {}"),
+    Dimension("slow_motion", lambda place: place.record.spec.slow_motion or 1.0, "slow motion {}"),
     _spec("mps", "mps {}"),
     _spec("timing"),
     _spec("seed", "seed {}"),
@@ -95,8 +95,8 @@ def dimensions_of(places: Sequence[PlacedRecord]) -> tuple[Dimension, ...]:
     if _PER_DEVICE in varying and _is_told((_WORKERS, *others), _PER_DEVICE, places):
         varying = others  # no choice of its own
     varying = varying or tuple(d for d in _DIMENSIONS if d.name == "strategy")
-    short = short_names({str(place.record.spec["workload"]) for place in places})
-    workload = Dimension("workload", lambda place: short[str(place.record.spec["workload"])])
+    short = short_names({str(place.record.spec.workload) for place in places})
+    workload = Dimension("workload", lambda place: short[str(place.record.spec.workload)])
     return tuple(workload if d is _WORKLOAD else d for d in varying)
 
 
@@ -117,7 +117,7 @@ def short_names(workloads: Set[str]) -> dict[str, str]:
 
 def _asked(dimension: Dimension, places: Sequence[PlacedRecord]) -> Iterator[PlacedRecord]:
     if dimension is _NETWORK:  # a curve begins on one node, which has none
-        return (place for place in places if place.record.spec.get("network") is not None)
+        return (place for place in places if place.record.spec.network is not None)
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 

@@ -36,11 +36,11 @@ def _facts(results: Results) -> PageTable:
 def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     for name in ("workload", "strategy", "feed", "workers", "batch", "precision", "timing"):
         yield name, _each(record.spec.get(name) for record in records)
-    yield "learning rate", _each(f"{r.learning['lr']:g}" for r in records if r.learning.get("lr") is not None)
-    yield "rule of the learning rate", _each(r.learning.get("lr_rule") for r in records)
-    yield "parameters", _each(f"{n:,}" for r in records if (n := r.workload.get("parameters")) is not None)
-    yield "gradients", _each(human_bytes(n) for r in records if (n := r.workload.get("gradient_bytes")) is not None)
-    yield "data", _each((r.workload.get("data") or {}).get("source") for r in records)
+    yield "learning rate", _each(f"{r.learning.lr:g}" for r in records if r.learning.lr is not None)
+    yield "rule of the learning rate", _each(r.learning.lr_rule for r in records)
+    yield "parameters", _each(f"{n:,}" for r in records if (n := r.workload.parameters) is not None)
+    yield "gradients", _each(human_bytes(n) for r in records if (n := r.workload.gradient_bytes) is not None)
+    yield "data", _each((r.workload.data or {}).get("source") for r in records)
     yield "repeats of a setting", _range([len(row.runs) for row in results.rows])
     yield "steps timed in a run", _range([r.steps_timed for r in records])
     yield "steps of warm-up, not counted", _range([r.warmup_steps for r in records])
@@ -49,19 +49,19 @@ def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, st
     yield "time timed in a run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
     for name in ("host", "system", "processor", "cores", "device_kind", "backend", "threads_per_worker", "git"):
         yield name.replace("_", " "), _each(r.environment.get(name) for r in records)
-    versions = dict.fromkeys(name for r in records for name in r.environment.get("versions") or {})
+    versions = dict.fromkeys(name for r in records for name in r.environment.versions or {})
     for name in versions:
-        yield f"version of {name}", _each((r.environment.get("versions") or {}).get(name) for r in records)
+        yield f"version of {name}", _each((r.environment.versions or {}).get(name) for r in records)
 
 
 def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """Nodes, the links between them and devices that were not this machine's, where there were any."""
     linked = [r for r in records if r.network is not None]
     if linked:
-        yield "nodes", _each(sorted({len(r.network["nodes"]) for r in linked if r.network is not None}))
+        yield "nodes", _each(sorted({len(r.network.nodes) for r in linked if r.network is not None}))
         for asked in networks_of(linked):
             these = [r for r in linked if networks_of([r]) == [asked]]
-            links = [link for r in these if r.network is not None for link in r.network["nodes"]]
+            links = [link for r in these if r.network is not None for link in r.network.nodes]
             yield f"links of {asked}, measured", in_words(links)
     emulated = [r.emulation for r in records if r.emulation is not None]
     if emulated:

@@ -75,7 +75,7 @@ def _in_order(results: Results) -> list[str]:
     """The fastest setting's line first, then one of every other network, then those shown at first."""
     networks: dict[object, str] = {}
     for row in sorted(results.rows, key=lambda row: row.workers, reverse=True):
-        networks.setdefault(row.record.spec.get("network"), row.line)
+        networks.setdefault(row.record.spec.network, row.line)
     linked = [line for network, line in networks.items() if network is not None]
     return list(dict.fromkeys((fastest(results.rows).line, *linked, *shown_first(results))))
 
@@ -89,8 +89,8 @@ def chart(answer: Answer) -> Chart:
 
 def _has_counts(rows: Sequence[Result]) -> bool:
     """Whether workers that exchange something were measured beside a smaller count."""
-    exchanging = [row for row in rows if row.workers > 1 and row.record.spec["strategy"] != "independent"]
-    return bool(exchanging) and len({record.spec["workers"] for record in _records(rows)}) > 1
+    exchanging = [row for row in rows if row.workers > 1 and row.record.spec.strategy != "independent"]
+    return bool(exchanging) and len({record.spec.workers for record in _records(rows)}) > 1
 
 
 def _records(rows: Sequence[Result]) -> list[Record]:
@@ -102,10 +102,10 @@ def _records(rows: Sequence[Result]) -> list[Record]:
 def _answer(rows: Sequence[Result]) -> Answer:
     """As `paceline project` gives it; where a batch is divided among the workers, it stays the same in all."""
     most = max(rows, key=lambda row: row.workers)
-    whole = most.record.spec["batch"] * most.workers if most.scaling.scaling == "strong" else None
+    whole = most.record.spec.batch * most.workers if most.scaling.scaling == "strong" else None
     counts = parse_workers(f"1..{_TIMES * most.workers}")
     points = [Point(n, batch=None if whole is None else whole / n) for n in counts if whole is None or whole >= n]
-    return Runs.of(_records(rows), most.record.spec["strategy"]).ask(points, Question())
+    return Runs.of(_records(rows), most.record.spec.strategy).ask(points, Question())
 
 
 def _on_page(results: Results, line: str, answer: Answer, name: str) -> Chart:

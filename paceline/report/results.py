@@ -78,7 +78,7 @@ class Result:
     @property
     def workers(self) -> int:
         """Of every repeat."""
-        return int(self.record.spec["workers"])
+        return int(self.record.spec.workers)
 
     @property
     def label(self) -> str:
@@ -88,22 +88,22 @@ class Result:
     @property
     def panel(self) -> str:
         """What can share an axis: one model, whatever its options, counted in one unit."""
-        return str(self.record.spec["workload"]).partition(":")[0]
+        return str(self.record.spec.workload).partition(":")[0]
 
     @property
     def unit(self) -> str:
         """Of its throughput."""
-        return str(self.record.throughput["unit"])
+        return str(self.record.throughput.unit)
 
     @property
     def conditions(self) -> str:
         """Weak or strong, batch and learning rate: what stands beside every number."""
         spec, learning = self.record.spec, self.record.learning
         scaling = f"{self.scaling.scaling} scaling, " if self.scaling.scaling else ""
-        rate = learning.get("lr")
-        rule = learning.get("lr_rule") or "none"
+        rate = learning.lr
+        rule = learning.lr_rule or "none"
         told = "lr not known" if rate is None else f"lr {rate:g}" + (f" (rule {rule})" if rule != "none" else "")
-        return f"{scaling}batch {spec['batch']} per worker, {spec['batch'] * self.workers} in all, {told}"
+        return f"{scaling}batch {spec.batch} per worker, {spec.batch * self.workers} in all, {told}"
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _settings(source: Source, runs: Sequence[StoredRun]) -> Iterator[_Setting]:
 
 def _is_whole(record: Record) -> bool:
     """Whether all that an explanation needs is in the record: a foreign or older one may lack phases."""
-    phases = [record.phases, *(worker.get("phases", {}) for worker in record.per_worker)]
+    phases = [record.phases, *(worker.phases for worker in record.per_worker)]
     measured = all(isinstance(p.get(name), int | float) for p in phases for name in PHASES)
     return measured and all(name in worker for worker in record.per_worker for name in _OF_A_WORKER)
 

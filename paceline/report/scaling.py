@@ -157,7 +157,7 @@ def _ideal_points(here: Sequence[Result]) -> Iterator[dict[str, Any]]:
         if result.scaling.ideal is None:
             continue
         alone = result.scaling.ideal / result.record.devices
-        computing = len({worker.get("device") for worker in result.record.per_worker})
+        computing = len({worker.device for worker in result.record.per_worker})
         along = by_line.setdefault(result.line, {1: (1, alone)})
         along[result.workers] = (computing, computing * alone)
     for line, along in by_line.items():
@@ -205,8 +205,8 @@ def conditions(here: Sequence[Result]) -> str:
     scaling = f"{' and '.join(several)} scaling" if several else "not compared with one worker"
     parts = [scaling]
     for name, values in (
-        ("batch {} per worker", {r.record.spec["batch"] for r in here}),
-        ("lr {}", {r.record.learning.get("lr") for r in here}),
+        ("batch {} per worker", {r.record.spec.batch for r in here}),
+        ("lr {}", {r.record.learning.lr for r in here}),
     ):
         written = sorted(f"{v:g}" for v in values if v is not None)
         if len(written) == 1:

@@ -41,7 +41,7 @@ def lines_of(rows: Iterable[Result]) -> tuple[str, ...]:
 
 def fastest(rows: Sequence[Result]) -> Result:
     """The setting to talk about first: of those that train one model together, the one with the largest speed-up."""
-    together = [r for r in rows if r.workers > 1 and r.record.spec["strategy"] != "independent"]
+    together = [r for r in rows if r.workers > 1 and r.record.spec.strategy != "independent"]
     return max(together or rows, key=_speed)
 
 

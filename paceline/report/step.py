@@ -8,7 +8,6 @@ import numpy as np
 
 from paceline.breakdown.trace import trace
 from paceline.measure.runs import StoredRun
-from paceline.measure.stats import Series
 from paceline.numbers import count, ms
 from paceline.report import charts
 from paceline.report.results import Result, Results
@@ -48,10 +47,10 @@ def step(results: Results) -> Section | None:
 def _chosen(results: Results) -> list[Result]:
     """The fastest first, then of every other strategy that exchanges something its largest setting."""
     best = fastest(results.rows)
-    largest: dict[str, Result] = {best.record.spec["strategy"]: best}
+    largest: dict[str, Result] = {best.record.spec.strategy: best}
     for row in sorted(results.rows, key=lambda r: -r.workers):
-        if row.workers > 1 and row.record.spec["strategy"] != "independent":
-            largest.setdefault(row.record.spec["strategy"], row)
+        if row.workers > 1 and row.record.spec.strategy != "independent":
+            largest.setdefault(row.record.spec.strategy, row)
     return list(largest.values())[:_MOST_SETTINGS]
 
 
@@ -63,7 +62,7 @@ def _overlap(row: Result) -> Iterator[str]:
     if hidden is not None:
         yield (
             f"{row.label}: on average {ms(hidden)} of exchange hidden behind backward, "
-            f"{ms(setting.phases['exchange'])} exposed, {ms(setting.phases['wait'])} waiting for the last worker."
+            f"{ms(setting.phases.exchange)} exposed, {ms(setting.phases.wait)} waiting for the last worker."
         )
 
 
@@ -103,23 +102,23 @@ def _typical_step(row: Result) -> list[dict[str, Any]]:
     return [] if number is None else list(_slices(run, run.series, number))
 
 
-def _is_whole(series: Sequence[Mapping[str, Series]]) -> bool:
+def _is_whole(series: Sequence[WorkerSeries]) -> bool:
     return all(name in worker for worker in series for name in _NEEDED)
 
 
-def _nearest_to_median(run: StoredRun, series: Sequence[Mapping[str, Series]]) -> int | None:
+def _nearest_to_median(run: StoredRun, series: Sequence[WorkerSeries]) -> int | None:
     """Of the timed steps, of those with watched buckets if there are any: the one nearest to the median."""
-    there = min(len(worker["end"]) for worker in series)
+    there = min(len(worker.end) for worker in series)
     timed = np.arange(there)[run.timed]
-    watched = np.intersect1d(timed, series[0].get("bucket_step", np.empty(0)).astype(int))
+    watched = np.intersect1d(timed, series[0].bucket_step.astype(int))
     steps = watched if len(watched) else timed
     if not len(steps):
         return None
-    lengths = (series[0]["end"] - series[0]["begin"])[steps]
+    lengths = (series[0].end - series[0].begin)[steps]
     return int(steps[np.argmin(np.abs(lengths - np.median(lengths)))])
 
 
-def _slices(run: StoredRun, series: Sequence[Mapping[str, Series]], number: int) -> Iterator[dict[str, Any]]:
+def _slices(run: StoredRun, series: Sequence[WorkerSeries], number: int) -> Iterator[dict[str, Any]]:
     """The trace of one step, in milliseconds since the first worker began it."""
     events = [e for e in trace(run, series, [number])["traceEvents"] if e["ph"] == "X" and e["pid"] < _MOST_WORKERS]
     whole = [e for e in events if e["name"] == f"step {number}"]
@@ -131,7 +130,7 @@ def _slices(run: StoredRun, series: Sequence[Mapping[str, Series]], number: int)
         arrived = max((e["ts"] + e["dur"] for e in phases if e["name"] == "backward"), default=origin)
         bars = [(_EXPOSED if e["name"] == "exchange" else e["name"], "", e["ts"], e["ts"] + e["dur"]) for e in phases]
         exchanged = [part for e in buckets for part in _parts(e, arrived)]
-        worker = f"worker {rank} ({run.record.per_worker[rank]['device']})"
+        worker = f"worker {rank} ({run.record.per_worker[rank].device})"
         for label, found in ((worker, bars), (f"its exchange, {count(len(buckets), 'bucket')}", exchanged)):
             for place, (part, whose, since, until) in enumerate(found):
                 common = {"lane": lane, "label": label, "step": number, "first": place == 0}

@@ -42,25 +42,23 @@ def utilisation(results: Results) -> Section | None:
 
 def _busy(row: Result) -> dict[str, float]:
     """Per cent of the devices' time, by whom."""
-    devices = [
-        device for run in row.runs for device in run.record.utilisation if device.get("busy_percent") is not None
-    ]
+    devices = [device for run in row.runs for device in run.record.utilisation if device.busy_percent is not None]
     if not devices:
         return {}
-    busy = statistics.fmean(device["busy_percent"] for device in devices)
-    own = [device["workers_percent"] for device in devices if device.get("workers_percent") is not None]
+    busy = statistics.fmean(device.busy_percent for device in devices)
+    own = [device.workers_percent for device in devices if device.workers_percent is not None]
     if len(own) < len(devices):
         return {_ANYONE: busy}
     workers = min(busy, statistics.fmean(own))
     served = [
-        server["utilisation_percent"]
+        server.utilisation_percent
         for run in row.runs
         for server in run.record.servers
-        if server.get("utilisation_percent") is not None
+        if server.utilisation_percent is not None
     ]
     servers = min(busy - workers, sum(served) / len(devices))
     rest = busy - workers - servers
-    stolen = min(rest, statistics.fmean(device.get("stolen_percent") or 0.0 for device in devices))
+    stolen = min(rest, statistics.fmean(device.stolen_percent or 0.0 for device in devices))
     return {_WORKERS: workers, _SERVERS: servers, _OTHERS: rest - stolen, _STOLEN: stolen}
 
 

@@ -45,24 +45,24 @@ def _percent(value: float) -> str:
 def _utilisation(record: Record) -> float | None:
     """Of the devices, by this run's workers; on GPUs, where nobody tells by whom, by anyone."""
     shares = [
-        device["workers_percent"] if device["workers_percent"] is not None else device["busy_percent"]
+        device.workers_percent if device.workers_percent is not None else device.busy_percent
         for device in record.utilisation
     ]
     return statistics.fmean(shares) if shares and None not in shares else None
 
 
 def _last_loss(record: Record) -> float | None:
-    return next((loss for loss in reversed(record.learning["loss"]) if loss is not None), None)
+    return next((loss for loss in reversed(record.learning.loss) if loss is not None), None)
 
 
 def _epochs(record: Record) -> float | None:
-    validation = record.learning["validation"]
-    passed = validation[-1]["epoch"] if validation else None
-    return record.spec["epochs"] if record.spec["epochs"] is not None else passed
+    validation = record.learning.validation
+    passed = validation[-1].epoch if validation else None
+    return record.spec.epochs if record.spec.epochs is not None else passed
 
 
 def _memory(record: Record) -> int | None:
-    return max((w["peak_memory_bytes"] for w in record.per_worker if w["peak_memory_bytes"] is not None), default=None)
+    return max((w.peak_memory_bytes for w in record.per_worker if w.peak_memory_bytes is not None), default=None)
 
 
 def _phase(name: str) -> Column:
@@ -70,18 +70,18 @@ def _phase(name: str) -> Column:
 
 
 COLUMNS: Mapping[str, Column] = {
-    "val_loss": Column("val_loss", lambda record: record.learning["val_loss"], number),
+    "val_loss": Column("val_loss", lambda record: record.learning.val_loss, number),
     "loss": Column("last loss", _last_loss, number),
     "time": Column("time", lambda record: sum(record.wall_seconds.values()), human_seconds),
     "utilisation": Column("utilisation", _utilisation, _percent),
     "memory": Column("memory", _memory, human_bytes),
     "epochs": Column("epochs", _epochs, number),
-    "samples": Column("samples", lambda record: record.learning["samples_seen"], number),
-    "updates": Column("updates", lambda record: record.learning["updates"], number),
-    "global_batch": Column("global batch", lambda record: record.learning["global_batch"], number),
+    "samples": Column("samples", lambda record: record.learning.samples_seen, number),
+    "updates": Column("updates", lambda record: record.learning.updates, number),
+    "global_batch": Column("global batch", lambda record: record.learning.global_batch, number),
     "step": Column("step", lambda record: record.step_seconds, human_seconds),
-    "sent": Column("sent per step", lambda record: record.traffic["sent_bytes_per_worker_and_step"], human_bytes),
-    "data": Column("data", lambda record: record.workload["data"]["source"], str),
+    "sent": Column("sent per step", lambda record: record.traffic.sent_bytes_per_worker_and_step, human_bytes),
+    "data": Column("data", lambda record: record.workload.data.source, str),
     **{name: _phase(name) for name in ("input", "forward", "backward", "exchange", "wait", "update", "other")},
 }
 
@@ -90,8 +90,8 @@ def column(name: str) -> Column:
     """The column called `name`; any other name is a metric of the last validation."""
 
     def metric(record: Record) -> Value:
-        validation = record.learning["validation"]
-        value: Value = validation[-1]["metrics"].get(name) if validation else None
+        validation = record.learning.validation
+        value: Value = validation[-1].metrics.get(name) if validation else None
         return value
 
     return COLUMNS.get(name) or Column(name.replace("_", " "), metric, number)

@@ -27,22 +27,22 @@ class Epoch:
 
 def epochs_of(record: Record, folder: Path) -> list[Epoch]:
     """The epochs of a run that ended with a validation."""
-    ends = [v for v in record.learning["validation"] if v["epoch"] is not None and float(v["epoch"]).is_integer()]
+    ends = [v for v in record.learning.validation if v.epoch is not None and float(v.epoch).is_integer()]
     if not ends:
         return []
     series = sidecar.load(folder)
     found, first = [], 0
     for end in ends:
-        steps = slice(first, end["step"])
-        first = end["step"]
-        losses = [loss for loss in record.learning["loss"][steps] if loss is not None]
+        steps = slice(first, end.step)
+        first = end.step
+        losses = [loss for loss in record.learning.loss[steps] if loss is not None]
         found.append(
             Epoch(
-                epoch=int(end["epoch"]),
-                seconds=max(float((worker["end"][steps] - worker["begin"][steps]).sum()) for worker in series),
+                epoch=int(end.epoch),
+                seconds=max(float((worker.end[steps] - worker.begin[steps]).sum()) for worker in series),
                 loss=statistics.fmean(losses) if losses else None,
-                val_loss=end["loss"],
-                metrics=end["metrics"],
+                val_loss=end.loss,
+                metrics=end.metrics,
             )
         )
     return found

@@ -79,9 +79,9 @@ def _one(spec: RunSpec, engine: Engine) -> Probe:
     ear = _Ear()
     with tempfile.TemporaryDirectory() as folder:
         record = engine.run(plan(alone), Path(folder) / "probe", ear)
-    done = record.learning["samples_seen"]
-    each = record.wall_seconds["training"] / done
-    return Probe(record.wall_seconds["start_up"], each, ear.steps * record.learning["global_batch"])
+    done = record.learning.samples_seen
+    each = record.wall_seconds.training / done
+    return Probe(record.wall_seconds.start_up, each, ear.steps * record.learning.global_batch)
 
 
 def seconds_of(spec: RunSpec, probes: dict[tuple[object, ...], Probe]) -> float | None:

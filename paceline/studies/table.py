@@ -152,11 +152,11 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
 
 
 def _batches(rows: Sequence[StudyRow]) -> list[int | None]:
-    return [row.records[0].spec["batch"] if row.records else row.cell.setting("batch") for row in rows]
+    return [row.records[0].spec.batch if row.records else row.cell.setting("batch") for row in rows]
 
 
 def _rates(rows: Sequence[StudyRow]) -> list[float | None]:
-    return [row.records[0].learning["lr"] if row.records else row.cell.setting("lr") for row in rows]
+    return [row.records[0].learning.lr if row.records else row.cell.setting("lr") for row in rows]
 
 
 def grid_table(
@@ -185,7 +185,7 @@ def _results(rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     """What every table has."""
     devices = [row.records[0].devices if row.records else None for row in rows]
     yield TableColumn("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
-    units = [row.records[0].throughput["unit"] if row.records else None for row in rows]
+    units = [row.records[0].throughput.unit if row.records else None for row in rows]
     unit = next((u for u in units if u is not None), None)
     alike = len(set(units) - {None}) == 1
     rates = [row.scaling.throughput if row.scaling else None for row in rows]
@@ -307,7 +307,7 @@ def _not_equal(study: Study, row: StudyRow) -> str | None:
 
 def _unknown(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[str]:
     """Columns that name no figure and no metric of any record."""
-    metrics = {name for row in rows for r in row.records for v in r.learning["validation"] for name in v["metrics"]}
+    metrics = {name for row in rows for r in row.records for v in r.learning.validation for name in v.metrics}
     for name in names:
         if name not in (IDEAL, *COLUMNS, *metrics) and any(row.records for row in rows):
             known = ", ".join((IDEAL, *COLUMNS, *sorted(metrics)))
@@ -320,7 +320,7 @@ def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTabl
     entries: list[dict[str, Any]] = []
     for index, row in enumerate(rows):
         folders = [store.folder_of(run) for run in grid.runs_of(row.cell)]
-        epochs = [epochs_of(record, folders[record.spec["turn"]]) for record in row.records]
+        epochs = [epochs_of(record, folders[record.spec.turn]) for record in row.records]
         who = {entry.name: entry.values[index] for entry in settings}
         entries.extend({**who, **epoch} for epoch in over_repeats(epochs))
     names = dict.fromkeys(name for entry in entries for name in entry)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from paceline.measure.stats import Series
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 
 NOISES = ("normal", "long-tailed", "slow steps")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 
 STEPS = 6
 TIMED = slice(2, STEPS)

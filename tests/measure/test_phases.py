@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paceline.measure.phases import lateness_of, phases_of
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 
 STEPS = 40
 ALL = slice(0, STEPS)

@@ -12,7 +12,7 @@ from studies.quick import record_of
 
 from paceline.errors import DataError
 from paceline.measure import sidecar
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 from paceline.record import SIDECAR_NAME
 from paceline.spec import RunSpec
 

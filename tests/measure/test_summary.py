@@ -9,7 +9,7 @@ import pytest
 
 from paceline.measure.stats import Figure, Series
 from paceline.measure.summary import mean_losses, summarise
-from paceline.measure.wallclock import WorkerSeries
+from paceline.measure.series import WorkerSeries
 
 
 def worker(steps: int, *, samples: int = 8, paces: Series | None = None) -> WorkerSeries:

@@ -62,18 +62,18 @@ class Runs:
     def of(cls, records: Sequence[Record], asked: str | None = None, series: str | None = None) -> "Runs":
         """Of the strategy asked for where it was run, else of the one most like it: the same name, the fastest."""
         chosen = _of_one_kind(records, series)
-        there = {r.spec["strategy"]: None for r in chosen}
+        there = {r.spec.strategy: None for r in chosen}
         wanted = catalogue.check(asked) if asked is not None else None
         if wanted is None or wanted not in there:
             alike = [s for s in there if wanted and _name(s) == _name(wanted)]
             exchanging = [s for s in there if _name(s) != "independent"]
             wanted = max(alike or exchanging or there, key=lambda strategy: _fastest(chosen, strategy))
-        return cls(records=tuple(r for r in chosen if r.spec["strategy"] == wanted or _is_alone(r)), strategy=wanted)
+        return cls(records=tuple(r for r in chosen if r.spec.strategy == wanted or _is_alone(r)), strategy=wanted)
 
     @property
     def workload(self) -> str:
         """The workload, which is the same in all runs."""
-        return str(self.records[0].spec["workload"])
+        return str(self.records[0].spec.workload)
 
     @cached_property
     def simulated(self) -> Measured:
@@ -100,7 +100,7 @@ class Runs:
         return Answer(
             curve=replace(projected, warnings=(*projected.warnings, *self._limits())),
             subject=question.strategy or self.strategy,
-            unit=self.records[0].throughput["unit"],
+            unit=self.records[0].throughput.unit,
             measured=tuple((row.workers, row.throughput) for row in self.rows if row.workers and row.throughput),
             measured_as=self.strategy,
         )
@@ -114,15 +114,15 @@ class Runs:
         rows = scaling_rows(self.records)
         if any(row.throughput.host_limited for row in rows):
             yield "In some of these runs the host was the limit, not the devices it emulates: measure in slower motion."
-        most = max(self.records, key=lambda record: int(record.spec["workers"]))
+        most = max(self.records, key=lambda record: int(record.spec.workers))
         if most.network is not None:
-            nodes = len(most.network["nodes"])
-            yield f"Measured on {nodes} nodes with {most.network['asked']}; more nodes are assumed to be like them."
+            nodes = len(most.network.nodes)
+            yield f"Measured on {nodes} nodes with {most.network.asked}; more nodes are assumed to be like them."
 
     def _laws_suffice(self, points: Sequence[Point], question: Question) -> bool:
         """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
         more = question == Question(strategy=question.strategy) and question.strategy in (None, self.strategy)
-        one_batch = len({record.spec["batch"] for record in self.records}) == 1
+        one_batch = len({record.spec.batch for record in self.records}) == 1
         as_measured = more and not any(p.nodes or (p.batch and one_batch) for p in points)
         if not any(record.gradients for record in self.records):
             if not as_measured:
@@ -138,7 +138,7 @@ def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
     """Those of a series, with one worker alone; without a name, all, if they may stand beside one another."""
     asked = [r for r in records if series in (None, _label(r))]
     kinds = {_kind(r) for r in asked}
-    networks = {r.spec.get("network") for r in asked} - {None}  # one node has none, and goes with any
+    networks = {r.spec.network for r in asked} - {None}  # one node has none, and goes with any
     if len(kinds) != 1 or len(networks) > 1:
         what = (
             f"--series {series!r} is not among the records" if series is not None else "The records are of many kinds"
@@ -157,12 +157,12 @@ def _kind(record: Record) -> tuple[str, ...]:
 def _label(record: Record) -> str:
     workload, feed, precision, device = _kind(record)
     unusual = [text for text in (precision, device) if text not in ("fp32", "cpu", "cuda")]
-    network = record.spec.get("network")
-    return " ".join((workload, record.spec["strategy"], feed, *unusual, *([network] if network else [])))
+    network = record.spec.network
+    return " ".join((workload, record.spec.strategy, feed, *unusual, *([network] if network else [])))
 
 
 def _is_alone(record: Record) -> bool:
-    return (record.spec["strategy"], record.spec["workers"]) == ("independent", 1)
+    return (record.spec.strategy, record.spec.workers) == ("independent", 1)
 
 
 def _name(strategy: str) -> str:
@@ -171,6 +171,6 @@ def _name(strategy: str) -> str:
 
 def _fastest(records: Sequence[Record], strategy: str) -> tuple[int, float]:
     """Where most workers ran it, then how fast."""
-    own = [r for r in records if r.spec["strategy"] == strategy]
-    most = max(r.spec["workers"] for r in own)
-    return most, rate_over([r for r in own if r.spec["workers"] == most]).value
+    own = [r for r in records if r.spec.strategy == strategy]
+    most = max(r.spec.workers for r in own)
+    return most, rate_over([r for r in own if r.spec.workers == most]).value

@@ -79,7 +79,7 @@ def read_runs(path: Path) -> Reached:
     """Columns `global_batch` and `samples` of a CSV file, a line per run that reached the target."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [(float(row["global_batch"]), float(row["samples"])) for row in csv.DictReader(file)]
+            rows = [(float(row.global_batch), float(row.samples)) for row in csv.DictReader(file)]
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
     except (KeyError, TypeError, ValueError) as error:
@@ -97,15 +97,15 @@ def reached(records: Sequence[Record], loss: float) -> Reached:
 
     Replicas that never agree are several models, so they are left out.
     """
-    runs = [r for r in records if r.spec["workers"] == 1 or r.spec["strategy"] != "independent"]
-    validated = all(len(r.learning["validation"]) > 1 for r in runs)
+    runs = [r for r in records if r.spec.workers == 1 or r.spec.strategy != "independent"]
+    validated = all(len(r.learning.validation) > 1 for r in runs)
     needed = [_samples_until(r, loss, validated=validated) for r in runs]
-    came_down = [(r.learning["global_batch"], n) for r, n in zip(runs, needed, strict=True) if n is not None]
+    came_down = [(r.learning.global_batch, n) for r, n in zip(runs, needed, strict=True) if n is not None]
     kind = "validation" if validated else "training"
     batches, samples = np.array(came_down, float).reshape(-1, 2).T
     if len(np.unique(batches)) < 2:
         there = ", ".join(f"{batch:g}" for batch in np.unique(batches)) or "none"
-        tried = ", ".join(f"{batch}" for batch in sorted({r.learning["global_batch"] for r in runs}))
+        tried = ", ".join(f"{batch}" for batch in sorted({r.learning.global_batch for r in runs}))
         raise DataError(
             f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} came down to this {kind} loss; two "
             "are needed to see how it depends on the batch. Ask for a higher loss, or train longer at several batches."
@@ -126,13 +126,13 @@ def _samples_until(record: Record, loss: float, *, validated: bool) -> float | N
 
     learning = record.learning
     if validated:
-        samples, values = (np.array([v[name] for v in learning["validation"]], float) for name in ("samples", "loss"))
+        samples, values = (np.array([v[name] for v in learning.validation], float) for name in ("samples", "loss"))
     else:
-        steps = [(step, value) for step, value in enumerate(learning["loss"], start=1) if value is not None]
+        steps = [(step, value) for step, value in enumerate(learning.loss, start=1) if value is not None]
         if not steps:
             return None
         at, values = np.array(steps, float).T
-        samples = at * learning["samples_seen"] / len(learning["loss"])
+        samples = at * learning.samples_seen / len(learning.loss)
         # A loss that falls, as near as possible to the noisy one: without a window that would have to be chosen.
         values = isotonic_regression(values, increasing=False).x
     below = np.flatnonzero(values <= loss)

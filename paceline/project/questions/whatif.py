@@ -92,7 +92,7 @@ class Measured:
         network = None if host is not None else fit_network(typical)
         return cls(
             profile=profile,
-            strategy=anchor.spec["strategy"],
+            strategy=anchor.spec.strategy,
             host=host or Host(),
             network=network,
             warnings=profile.warnings if host or network else (*profile.warnings, _NO_EXCHANGE),

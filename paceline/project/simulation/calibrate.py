@@ -30,12 +30,12 @@ def fit_host(records: Sequence[Record]) -> Host | None:
     exposed, and what backward took beyond its own. None: nothing was exchanged, or not by the cores of one node.
     """
     anchor = anchor_of(records)
-    if not _on_one_node(anchor) or anchor.environment["device_kind"] != "cpu":
+    if not _on_one_node(anchor) or anchor.environment.device_kind != "cpu":
         return None
     alone = alone_of(records, anchor)
-    work = anchor.phases["exchange"] + anchor.phases["backward"] - own_backward(anchor, alone)
+    work = anchor.phases.exchange + anchor.phases.backward - own_backward(anchor, alone)
     profile = profile_of(records)
-    workers, traffic = anchor.spec["workers"], catalogue.resolve(anchor.spec["strategy"])
+    workers, traffic = anchor.spec.workers, catalogue.resolve(anchor.spec.strategy)
 
     def seconds(host: Host) -> float:
         step = simulate(profile, Setting(traffic=traffic, layout=Layout(workers, workers), host=host))
@@ -57,8 +57,8 @@ def fit_network(records: Sequence[Record]) -> Network | None:
     anchor = anchor_of(records)
     if anchor.network is not None:
         return _measured_links(records, anchor)
-    line, workers = _line(anchor), anchor.spec["workers"]
-    if line is None or line.seconds_per_byte <= 0 or catalogue.resolve(anchor.spec["strategy"]).servers:
+    line, workers = _line(anchor), anchor.spec.workers
+    if line is None or line.seconds_per_byte <= 0 or catalogue.resolve(anchor.spec.strategy).servers:
         return None
     rounds = 2 * (workers - 1)
     link = Link(rounds / workers / line.seconds_per_byte, line.latency_seconds / rounds)
@@ -67,11 +67,11 @@ def fit_network(records: Sequence[Record]) -> Network | None:
 
 def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
     """The slowest link, and the share of its rate that explains the exposed exchange of the run, if any was exposed."""
-    links = anchor.network["nodes"] if anchor.network is not None else ()
+    links = anchor.network.nodes if anchor.network is not None else ()
     bytes_per_second = slowest(links) / 8
-    latency = statistics.median(link["latency_seconds"] for link in links)
-    profile, traffic = profile_of(records), catalogue.resolve(anchor.spec["strategy"])
-    layout = Layout.even(anchor.spec["workers"], len(links))
+    latency = statistics.median(link.latency_seconds for link in links)
+    profile, traffic = profile_of(records), catalogue.resolve(anchor.spec.strategy)
+    layout = Layout.even(anchor.spec.workers, len(links))
 
     def network(share: float) -> Network:
         return Network(between=Link(bytes_per_second * share, latency))
@@ -79,7 +79,7 @@ def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
     def exposed(share: float) -> float:
         return simulate(profile, Setting(traffic=traffic, layout=layout, network=network(share))).exchange_seconds
 
-    taken = anchor.phases["exchange"]
+    taken = anchor.phases.exchange
     if taken < _SEEN_SHARE * anchor.step_seconds:
         return network(TCP_SHARE)
     low, high = _LEAST_SHARE, PAYLOAD_SHARE
@@ -90,12 +90,12 @@ def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
 
 
 def _on_one_node(anchor: Record) -> bool:
-    return len({worker["node"] for worker in anchor.per_worker}) == 1
+    return len({worker.node for worker in anchor.per_worker}) == 1
 
 
 def _line(anchor: Record) -> LatencyBandwidth | None:
     """Seconds of a bucket as latency and bytes; None where buckets are too few, or too much alike, for a fit."""
-    if anchor.spec["workers"] < 2 or len(anchor.buckets) < _FEWEST_BUCKETS:
+    if anchor.spec.workers < 2 or len(anchor.buckets) < _FEWEST_BUCKETS:
         return None
-    moments = [Transmission(b["bytes"], b["start_seconds"], b["end_seconds"]) for b in anchor.buckets]
+    moments = [Transmission(b.bytes, b.start_seconds, b.end_seconds) for b in anchor.buckets]
     return fit_line((moment.payload_bytes for moment in moments), service_seconds(moments))

@@ -127,24 +127,24 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
     backward = own_backward(anchor, alone)
     phases, step = anchor.phases, anchor.step_seconds
     feed = _feed_seconds(anchor)
-    workers = anchor.spec["workers"]
+    workers = anchor.spec.workers
     sampled = anchor if anchor.gradients else alone
     if sampled is None or not sampled.gradients:
         raise DataError(
-            f"The record of {anchor.spec['strategy']} with {workers} worker(s) has no gradient times: "
+            f"The record of {anchor.spec.strategy} with {workers} worker(s) has no gradient times: "
             f"too few steps ({anchor.steps_timed}) were timed. Run it for longer."
         )
     spread, notes = _spread(anchor)
     notes = (*notes, *_uncertain(anchor), *_disturbed(anchor))
     return StepProfile(
-        batch=anchor.spec["batch"],
-        rate_per_sample=anchor.throughput["value"] * step / (workers * anchor.spec["batch"]),
-        unit=anchor.throughput["unit"],
-        input_seconds=0.0 if feed else phases["input"],
-        forward_seconds=phases["forward"],
+        batch=anchor.spec.batch,
+        rate_per_sample=anchor.throughput.value * step / (workers * anchor.spec.batch),
+        unit=anchor.throughput.unit,
+        input_seconds=0.0 if feed else phases.input,
+        forward_seconds=phases.forward,
         backward_seconds=backward,
-        update_seconds=phases["update"],
-        other_seconds=phases["other"],
+        update_seconds=phases.update,
+        other_seconds=phases.other,
         gradients=_gradients(sampled.gradients, backward),
         spread_seconds=spread,
         feed_seconds=feed,
@@ -158,15 +158,13 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
 
 def anchor_of(records: Sequence[Record]) -> Record:
     """The run of the most workers; of several such the one that exchanged, and the last."""
-    return max(enumerate(records), key=lambda r: (r[1].spec["workers"], r[1].spec["strategy"] != "independent", r[0]))[
-        1
-    ]
+    return max(enumerate(records), key=lambda r: (r[1].spec.workers, r[1].spec.strategy != "independent", r[0]))[1]
 
 
 def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
     """One worker alone at the same batch, if there is such a run."""
-    same = [r for r in records if (r.spec["workers"], r.spec["strategy"]) == (1, "independent")]
-    return next((r for r in reversed(same) if r.spec["batch"] == anchor.spec["batch"]), None)
+    same = [r for r in records if (r.spec.workers, r.spec.strategy) == (1, "independent")]
+    return next((r for r in reversed(same) if r.spec.batch == anchor.spec.batch), None)
 
 
 def own_backward(anchor: Record, alone: Record | None) -> float:
@@ -175,33 +173,33 @@ def own_backward(anchor: Record, alone: Record | None) -> float:
     Beside a run of one worker alone: that one's backward, slowed as much as forward is. Otherwise the exchange and
     backward are taken to have had half of the core each while both were under way.
     """
-    backward = anchor.phases["backward"]
-    if anchor.spec["strategy"] == "independent":
+    backward = anchor.phases.backward
+    if anchor.spec.strategy == "independent":
         return backward
-    if alone is not None and alone.phases["forward"]:
-        slowdown = max(1.0, anchor.phases["forward"] / alone.phases["forward"])
-        return min(backward, slowdown * alone.phases["backward"])
-    hidden = anchor.overlap["hidden"] if anchor.overlap else 0.0
+    if alone is not None and alone.phases.forward:
+        slowdown = max(1.0, anchor.phases.forward / alone.phases.forward)
+        return min(backward, slowdown * alone.phases.backward)
+    hidden = anchor.overlap.hidden if anchor.overlap else 0.0
     return backward - min(hidden, backward) / 2
 
 
 def interval_error(throughput: dict[str, float | None]) -> float:
     """Relative standard error of a rate, from its 95 % interval."""
-    low, high = throughput["low"], throughput["high"]
+    low, high = throughput.low, throughput.high
     return _UNKNOWN_ERROR if not low or not high else min(_UNKNOWN_ERROR, math.log(high / low) / (2 * Z95))
 
 
 def _gradients(sampled: Sequence[dict[str, Any]], backward: float) -> tuple[Gradient, ...]:
     """When each was ready, on the scale of backward's own work, which ends with the last of them."""
-    scale = backward / max(g["ready_seconds"] for g in sampled)
-    return tuple(Gradient(g["bytes"], g["ready_seconds"] * scale) for g in sampled)
+    scale = backward / max(g.ready_seconds for g in sampled)
+    return tuple(Gradient(g.bytes, g.ready_seconds * scale) for g in sampled)
 
 
 def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
     """Standard deviation of arrivals, from the mean wait: wait = sd · (expected maximum of n)."""
-    workers = anchor.spec["workers"]
-    if workers > 1 and anchor.phases.get("wait"):
-        return anchor.phases["wait"] / expected_maximum(workers), ()
+    workers = anchor.spec.workers
+    if workers > 1 and anchor.phases.wait:
+        return anchor.phases.wait / expected_maximum(workers), ()
     return 0.0, (
         "These records do not show how much workers differ: waiting for the slowest is left out. Add a record of two "
         "workers.",
@@ -216,9 +214,9 @@ def _uncertain(anchor: Record) -> tuple[str, ...]:
 
 def _disturbed(anchor: Record) -> tuple[str, ...]:
     """A warning where a worker queued for its core: its times then reflect other processes too."""
-    queued = [worker.get("queued_seconds_per_step") for worker in anchor.per_worker]
+    queued = [worker.queued_seconds_per_step for worker in anchor.per_worker]
     share = max(((q or 0.0) / anchor.step_seconds for q in queued), default=0.0)
-    if anchor.spec["workers_per_device"] > 1 or share < QUEUED_SHARE:
+    if anchor.spec.workers_per_device > 1 or share < QUEUED_SHARE:
         return ()
     return (
         f"While this was measured a worker queued for its core for {100 * share:.0f} % of a step: other processes ran "
@@ -228,30 +226,30 @@ def _disturbed(anchor: Record) -> tuple[str, ...]:
 
 def _feed_seconds(anchor: Record) -> float | None:
     """Seconds of the feed per batch, where batches are prefetched and workers still waited for them."""
-    options = grammar.parse(anchor.spec["feed"], "feed").options
+    options = grammar.parse(anchor.spec.feed, "feed").options
     ahead = any(int(options.get(name, "0")) for name in ("prefetch", "loaders"))
-    bound = anchor.phases["input"] >= FEED_BOUND_SHARE * anchor.step_seconds
+    bound = anchor.phases.input >= FEED_BOUND_SHARE * anchor.step_seconds
     return anchor.step_seconds if ahead and bound else None
 
 
 def _devices_per_node(anchor: Record) -> int | None:
     if anchor.network is not None:
-        nodes = [worker["node"] for worker in anchor.per_worker]
+        nodes = [worker.node for worker in anchor.per_worker]
         return max(nodes.count(node) for node in set(nodes))
-    if anchor.environment["device_kind"] != "cpu":
+    if anchor.environment.device_kind != "cpu":
         return None
-    return int(anchor.environment["cores"]) // int(anchor.spec["cores_per_device"])
+    return int(anchor.environment.cores) // int(anchor.spec.cores_per_device)
 
 
 def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
     """Of computing at the anchor's batch, the part a of a + b · batch; from runs alike but for the batch."""
-    for strategy, workers in ((anchor.spec["strategy"], anchor.spec["workers"]), ("independent", 1)):
-        alike = [r for r in records if (r.spec["strategy"], r.spec["workers"]) == (strategy, workers)]
-        batches = np.array([r.spec["batch"] for r in alike], dtype=float)
+    for strategy, workers in ((anchor.spec.strategy, anchor.spec.workers), ("independent", 1)):
+        alike = [r for r in records if (r.spec.strategy, r.spec.workers) == (strategy, workers)]
+        batches = np.array([r.spec.batch for r in alike], dtype=float)
         if len(set(batches)) > 1:
-            seconds = np.array([r.phases["forward"] + own_backward(r, alone_of(records, r)) for r in alike])
+            seconds = np.array([r.phases.forward + own_backward(r, alone_of(records, r)) for r in alike])
             per_sample, fixed = np.polyfit(batches, seconds, 1)
-            there = fixed + per_sample * anchor.spec["batch"]
+            there = fixed + per_sample * anchor.spec.batch
             return float(np.clip(fixed / there, 0.0, 1.0))
     return None
 

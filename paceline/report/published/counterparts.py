@@ -73,7 +73,7 @@ def counterparts(rows: Sequence[Result], reference: Reference) -> list[Counterpa
 
 
 def _strategy(line: Sequence[Result]) -> str:
-    return str(line[0].record.spec["strategy"])
+    return str(line[0].record.spec.strategy)
 
 
 def _may_be_same(series: Series, strategy: str) -> bool:
@@ -94,7 +94,7 @@ def _words(text: str) -> list[str]:
 
 
 def _matched(line: str, here: Sequence[Result], series: Series | None) -> Iterator[Counterpart]:
-    ours = {(result.record.spec["workers_per_device"], result.workers): result for result in here}
+    ours = {(result.record.spec.workers_per_device, result.workers): result for result in here}
     theirs = _their_rows(series, {per_device for per_device, _ in ours})
     for place in sorted({*ours, *theirs}):
         yield Counterpart(

@@ -30,14 +30,14 @@ def by_workload(rows: Sequence[ScalingRow]) -> list[PageTable]:
 
 
 def _many(row: ScalingRow) -> bool:
-    return bool(row.records[0].spec["workers"] > 1)
+    return bool(row.records[0].spec.workers > 1)
 
 
 def _testbed(rows: Sequence[ScalingRow]) -> PageTable:
     machines = {machine_of(row.records[0]): row.records[0] for row in rows}
     networks = networks_of(row.records[0] for row in rows)
     bandwidth = word(", ".join(networks)) if networks else UNKNOWN
-    kinds = [str(record.environment.get("processor") or NOTHING) for record in machines.values()]
+    kinds = [str(record.environment.processor or NOTHING) for record in machines.values()]
     return PageTable(
         name="",
         title="TestBed",
@@ -54,7 +54,7 @@ def _about_links(networks: Sequence[str]) -> Sequence[str]:
 
 
 def _versions(rows: Sequence[ScalingRow]) -> PageTable:
-    machines = {machine_of(row.records[0]): row.records[0].environment["versions"] for row in rows}
+    machines = {machine_of(row.records[0]): row.records[0].environment.versions for row in rows}
     programs = tuple(dict.fromkeys(name for versions in machines.values() for name in versions))
     lines = [
         (
@@ -85,7 +85,7 @@ def _baselines(rows: Sequence[ScalingRow]) -> list[PageTable]:
 def _baseline_heading(row: ScalingRow) -> str:
     record = row.records[0]
     spec = record.spec
-    return f"{spec['workload']}, {spec['feed']}, batch {spec['batch']} ({record.throughput['unit']})"
+    return f"{spec.workload}, {spec.feed}, batch {spec.batch} ({record.throughput.unit})"
 
 
 def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
@@ -101,7 +101,7 @@ def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
     first = rows[0].records[0].spec
     return PageTable(
         name="",
-        title=f"{first['strategy']} · {first['feed']}, {learning_rates(rows)}",
+        title=f"{first.strategy} · {first.feed}, {learning_rates(rows)}",
         headings=tuple(headings),
         rows=tuple(map(tuple, cells)),
         notes=tuple(about_counts(rows)),
@@ -110,13 +110,13 @@ def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
 
 def _line_name(rows: Sequence[ScalingRow]) -> str:
     first = rows[0].records[0]
-    return f"{first.spec['workload']}, {scaling_and_batch(rows)} ({first.throughput['unit']})"
+    return f"{first.spec.workload}, {scaling_and_batch(rows)} ({first.throughput.unit})"
 
 
 def _count(row: ScalingRow) -> str:
     """`12 nodes`, as the original calls workers of which each had a node to itself."""
     spec, nodes = row.records[0].spec, nodes_of(row.records[0])
-    if nodes == spec["workers"]:
+    if nodes == spec.workers:
         return f"{nodes} nodes"
-    shared = f", {spec['workers_per_device']} per device" if spec["workers_per_device"] > 1 else ""
-    return f"{spec['workers']} workers{shared}"
+    shared = f", {spec.workers_per_device} per device" if spec.workers_per_device > 1 else ""
+    return f"{spec.workers} workers{shared}"

@@ -48,7 +48,7 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
     theirs = "The original's column of another program, tensorflow/benchmarks, is not measured here."
     return PageTable(
         name="",
-        title=f"{rows[0].records[0].throughput['unit']}: {title_of(rows, ('workload', 'strategy'))}",
+        title=f"{rows[0].records[0].throughput.unit}: {title_of(rows, ('workload', 'strategy'))}",
         headings=(
             "#GPU",
             *([f"paceline({'/'.join(_PLACES.values())})"] if synthetic else []),
@@ -61,7 +61,7 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
 
 def _made_at(row: ScalingRow) -> str:
     """Where a synthetic feed makes its batches, or the feed."""
-    feed = parse(row.records[0].spec["feed"], "feed")
+    feed = parse(row.records[0].spec.feed, "feed")
     return feed.options.get("at", "device") if feed.name == "synthetic" else str(feed)
 
 

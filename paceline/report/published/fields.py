@@ -17,18 +17,18 @@ Field = Callable[[ScalingRow], TableCell]
 
 def nodes_of(record: Record) -> int | None:
     """Nodes that had workers."""
-    nodes = {worker.get("node") for worker in record.per_worker}
+    nodes = {worker.node for worker in record.per_worker}
     return None if None in nodes else len(nodes)
 
 
 def networks_of(records: Iterable[Record]) -> list[str]:
     """Networks that runs on several nodes had, as they were asked for."""
-    return list(dict.fromkeys(str(record.network["asked"]) for record in records if record.network is not None))
+    return list(dict.fromkeys(str(record.network.asked) for record in records if record.network is not None))
 
 
 def machine_of(record: Record) -> str:
     """The name of the host."""
-    return str(record.environment.get("host") or NOTHING)
+    return str(record.environment.host or NOTHING)
 
 
 def throughput(row: ScalingRow) -> TableCell:
@@ -73,8 +73,8 @@ def _setting(name: str) -> Field:
 def _epoch_loss(record: Record) -> float | None:
     """Of training: the mean over the last epoch, as Keras prints it; of the last step where no epoch was finished."""
     learning: Mapping[str, Any] = record.learning
-    ends = {v["step"] for v in learning["validation"] if v["epoch"] and float(v["epoch"]).is_integer()}
-    last = learning["loss"][slice(*[0, *sorted(ends)][-2:])] if ends else learning["loss"][-1:]
+    ends = {v.step for v in learning.validation if v.epoch and float(v.epoch).is_integer()}
+    last = learning.loss[slice(*[0, *sorted(ends)][-2:])] if ends else learning.loss[-1:]
     known = [loss for loss in last if loss is not None]
     return statistics.fmean(known) if known else None
 

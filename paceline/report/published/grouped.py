@@ -17,7 +17,7 @@ def grouped(rows: Sequence[ScalingRow], settings: Sequence[str]) -> list[list[Sc
     groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
     for row in rows:
         spec = row.records[0].spec
-        batch = spec["batch"] * (spec["workers"] if row.scaling == "strong" else 1)
+        batch = spec.batch * (spec.workers if row.scaling == "strong" else 1)
         groups.setdefault((*(spec.get(name) for name in settings), batch), []).append(row)
     return [sorted(group, key=place_of) for group in groups.values()]
 
@@ -25,13 +25,13 @@ def grouped(rows: Sequence[ScalingRow], settings: Sequence[str]) -> list[list[Sc
 def place_of(row: ScalingRow) -> tuple[int, int]:
     """Workers per device and workers: what a line or a column of a table is of."""
     spec = row.records[0].spec
-    return spec["workers_per_device"], spec["workers"]
+    return spec.workers_per_device, spec.workers
 
 
 def title_of(rows: Sequence[ScalingRow], settings: Sequence[str]) -> str:
     """What all rows share; weak or strong, batch and learning rate are always there."""
     first = rows[0].records[0].spec
-    precision = [first["precision"]] if first["precision"] != "fp32" else []
+    precision = [first.precision] if first.precision != "fp32" else []
     named = " · ".join(str(first[name]) for name in settings)
     return ", ".join([named, scaling_and_batch(rows), *precision, learning_rates(rows)])
 
@@ -40,8 +40,8 @@ def scaling_and_batch(rows: Sequence[ScalingRow]) -> str:
     """Weak or strong, and the batch that goes with it."""
     first = rows[0].records[0].spec
     if any(row.scaling == "strong" for row in rows):
-        return f"strong scaling, batch {first['batch'] * first['workers']} in all"
-    return f"weak scaling, batch {first['batch']} per worker"
+        return f"strong scaling, batch {first.batch * first.workers} in all"
+    return f"weak scaling, batch {first.batch} per worker"
 
 
 def learning_rates(rows: Sequence[ScalingRow]) -> str:
@@ -55,13 +55,13 @@ def learning_rates(rows: Sequence[ScalingRow]) -> str:
 def about_devices(rows: Sequence[ScalingRow]) -> list[str]:
     """What a column called GPU holds."""
     first = rows[0].records[0]
-    if first.environment["device_kind"] != "cpu":
+    if first.environment.device_kind != "cpu":
         return []
-    return [f"A GPU stands for a device: here {count(first.spec['cores_per_device'], 'core')}."]
+    return [f"A GPU stands for a device: here {count(first.spec.cores_per_device, 'core')}."]
 
 
 def about_counts(rows: Sequence[ScalingRow]) -> list[str]:
     """Where workers share devices, or servers have some of their own."""
-    runs = [row.records[0] for row in rows if row.records[0].devices != row.records[0].spec["workers"]]
-    told = dict.fromkeys(f"{run.spec['workers']} on {run.devices}" for run in runs)
+    runs = [row.records[0] for row in rows if row.records[0].devices != row.records[0].spec.workers]
+    told = dict.fromkeys(f"{run.spec.workers} on {run.devices}" for run in runs)
     return [f"There are not as many devices as workers; workers on devices: {', '.join(told)}."] if told else []

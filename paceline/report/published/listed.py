@@ -46,7 +46,7 @@ class Listed:
 
 def _heading(column: PublishedColumn, rows: Sequence[ScalingRow]) -> str:
     """As in the original, except that it names what our workload counts."""
-    noun = rows[0].records[0].workload["unit"]
+    noun = rows[0].records[0].workload.unit
     theirs = _NOUNS.search(column.heading)
     if column.field not in ("throughput", "samples") or theirs is None or theirs[0][:2] == noun[:2]:
         return column.heading
