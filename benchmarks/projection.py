@@ -29,6 +29,7 @@ from paceline.measure.phases import phases_of
 from paceline.project.curve import Point
 from paceline.project.questions.whatif import Measured, Question, curve
 from paceline.record import Record
+from paceline.record_parts import Overlap, Phases
 from paceline.spec import RunSpec
 from paceline.testbed.hosts import Testbed, site
 from paceline.traffic import catalogue
@@ -53,7 +54,6 @@ QUIET_STEPS = 8
 
 def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: int, folder: Path) -> Record:
     """One run; one worker alone needs one node only."""
-    place = {} if strategy == ALONE else engine.site.settings
     spec = RunSpec(
         workload=workload,
         workers=1 if strategy == ALONE else 2,
@@ -62,27 +62,34 @@ def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: in
         steps=steps,
         validate="off",
         feed="synthetic",
-        **place,
     )
+    if strategy != ALONE:
+        spec = RunSpec.from_dict({**spec.to_dict(), **engine.site.settings})
     return engine.run(plan(spec, engine.site), folder, NoDisplay())
 
 
 def quietest(record: Record, folder: Path) -> Record:
     """The record with phases, hidden exchange and buckets of the fastest stretch of its timed steps."""
     series = sidecar.load(folder)
-    begin, end = record.warmup_steps, min(len(worker["end"]) for worker in series)
-    pace = np.mean([(worker["end"] - worker["begin"])[begin:end] for worker in series], axis=0)
+    begin, end = record.warmup_steps, min(len(worker.end) for worker in series)
+    pace = np.mean([(worker.end - worker.begin)[begin:end] for worker in series], axis=0)
     length = min(QUIET_STEPS, len(pace))
     means = np.convolve(pace, np.ones(length) / length, mode="valid")
     start = begin + int(means.argmin())
     timed = [slice(start, start + length)] * len(series)
-    traffic = catalogue.resolve(record.spec["strategy"])
+    traffic = catalogue.resolve(record.spec.strategy)
     each = phases_of(series, timed, synchronous=traffic.synchronous)
-    phases = {name: statistics.fmean(worker[name] for worker in each) for name in each[0]}
+    phases = Phases.mean(each)
+    rows = [
+        dataclasses.replace(row, phases=own, step_seconds=own.total)
+        for row, own in zip(record.per_worker, each, strict=True)
+    ]
     hidden = hidden_seconds(series, timed)
-    exposed = phases["exchange"] + phases["wait"]
-    overlap = None if hidden is None else {"busy": hidden + exposed, "hidden": hidden, "exposed": exposed}
-    return dataclasses.replace(record, phases=phases, overlap=overlap, buckets=buckets_of(series, timed))
+    exposed = phases.exchange + phases.wait
+    overlap = None if hidden is None else Overlap(busy=hidden + exposed, hidden=hidden, exposed=exposed)
+    return dataclasses.replace(
+        record, phases=phases, per_worker=tuple(rows), overlap=overlap, buckets=buckets_of(series, timed)
+    )
 
 
 def errors(known: Sequence[Record], quiet: dict[str, Record]) -> dict[str, float]:
@@ -90,8 +97,9 @@ def errors(known: Sequence[Record], quiet: dict[str, Record]) -> dict[str, float
     measured = Measured.of_records(known)
     found = {}
     for strategy in STRATEGIES[2:]:
-        point = Point(workers=2, nodes=quiet[strategy].spec["nodes"], batch=None)
+        point = Point(workers=2, nodes=quiet[strategy].spec.nodes, batch=None)
         (predicted,) = curve(measured, [point], Question(strategy=strategy)).points
+        assert predicted.step_seconds is not None, "the batch is known"
         found[strategy] = predicted.step_seconds / quiet[strategy].step_seconds - 1
     return found
 
@@ -116,7 +124,7 @@ def compare(text: str, turns: Sequence[dict[str, Record]]) -> None:
     for strategy in STRATEGIES[2:]:
         seen = [quiet[strategy] for quiet in turns]
         seconds = statistics.median(record.step_seconds for record in seen)
-        exposed = statistics.median((r.phases["exchange"] + r.phases["wait"]) / r.step_seconds for r in seen)
+        exposed = statistics.median((r.phases.exchange + r.phases.wait) / r.step_seconds for r in seen)
         off = sorted(100 * found[strategy] for found in by_turn)
         print(
             f"| {workload} | {batch} | {strategy} | {1e3 * seconds:.1f} ms | {100 * exposed:.0f} % | "

@@ -15,9 +15,9 @@ from paceline.project.curve import Point
 from paceline.project.questions.answer import Runs
 from paceline.project.questions.whatif import Question, curve
 from paceline.record import Record
+from paceline.settings import Baseline
+from paceline.spec import with_baseline
 from paceline.studies.table import figure
-
-_KIND = ("workload", "device", "slow_motion")
 
 
 def main() -> None:
@@ -36,32 +36,33 @@ def main() -> None:
 def _lines(records: Sequence[Record], known: int) -> Iterator[str]:
     for row in scaling_rows(records):
         record = row.records[0]
-        if record.spec["workers"] <= known or record.spec["strategy"] == "independent":
+        if record.spec.workers <= known or record.spec.strategy == "independent":
             continue
-        small = [r for r in records if _of_a_kind(r, record) and r.spec["workers"] <= known]
-        if not any(r.spec["workers"] > 1 for r in small):
+        small = [r for r in records if _of_a_kind(r, record) and r.spec.workers <= known]
+        if not any(r.spec.workers > 1 for r in small):
             continue
         yield _line(row, small)
 
 
 def _of_a_kind(other: Record, record: Record) -> bool:
     """Of the same curve; one worker alone has no network."""
-    same = all(other.spec[name] == record.spec[name] for name in _KIND)
-    alone = other.spec["workers"] == 1 and other.spec["strategy"] == "independent"
-    there = other.spec["strategy"] == record.spec["strategy"] and other.spec["network"] == record.spec["network"]
+    names = with_baseline(Baseline.SAME, Baseline.PREFERRED)
+    same = all(getattr(other.spec, name) == getattr(record.spec, name) for name in names)
+    alone = other.spec.workers == 1 and other.spec.strategy == "independent"
+    there = other.spec.strategy == record.spec.strategy and other.spec.network == record.spec.network
     return same and (alone or there)
 
 
 def _line(row: ScalingRow, small: Sequence[Record]) -> str:
     record = row.records[0]
-    runs = Runs.of(small, record.spec["strategy"])
-    point = Point(workers=record.spec["workers"], nodes=record.spec["nodes"], batch=None)
+    runs = Runs.of(small, record.spec.strategy)
+    point = Point(workers=record.spec.workers, nodes=record.spec.nodes, batch=None)
     (projected,) = curve(runs.simulated, [point], Question()).points
-    anchor = max(small, key=lambda r: r.spec["workers"])
-    exposed = (anchor.phases["exchange"] + anchor.phases["wait"]) / anchor.step_seconds
+    anchor = max(small, key=lambda r: r.spec.workers)
+    exposed = (anchor.phases.exchange + anchor.phases.wait) / anchor.step_seconds
     assert projected.throughput is not None
     off = projected.throughput / row.throughput.value - 1
-    cells = (record.spec["workload"], record.spec["strategy"], record.spec["network"], str(record.spec["workers"]))
+    cells = (record.spec.workload, record.spec.strategy, record.spec.network or "", str(record.spec.workers))
     speedup = figure(row.speedup, "{:.2f}×".format)
     told = (f"{exposed:.0%}", figure(row.throughput, rate), speedup, rate(projected.throughput), f"{off:+.1%}")
     return f"| {' | '.join((*cells, *told))} |"

@@ -141,6 +141,7 @@ def measure(planned: Plan, contest: Contest) -> Ratio:
         for rank in range(planned.spec.workers):
             assignment = Assignment(
                 spec=planned.spec,
+                strategy=planned.traffic,
                 placement=planned.placement,
                 rank=rank,
                 store=listener.getsockname(),

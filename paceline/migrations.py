@@ -11,6 +11,7 @@ SCHEMA_VERSION = 2
 """The version of records that this Paceline writes."""
 
 _SECONDS_COUNT_SAMPLES = ("images/s", "frames/s")
+_CAST = re.compile(r"(?P<wire>bf16|fp16)\+allreduce(?::(?P<options>[^+]+))?")
 _WIRE = re.compile(r"(?P<before>allreduce:(?:[^+]*,)?)wire=(?P<wire>\w+),?")
 
 
@@ -21,6 +22,21 @@ def migrated_strategy(text: str) -> str:
         return text
     plain = _WIRE.sub(r"\g<before>", text).rstrip(":,")
     return plain if match["wire"] == "fp32" else f"{match['wire']}+{plain}"
+
+
+def strategy_of_schema_1(text: str) -> str:
+    """The inverse of `migrated_strategy` for what schema 1 could write; any other text stays as it is.
+
+    `bf16+allreduce:packs=2,reduce=sum` was `allreduce:packs=2,wire=bf16,reduce=sum`: `wire` stood before `reduce`.
+    """
+    match = _CAST.fullmatch(text)
+    if match is None:
+        return text
+    options = match["options"].split(",") if match["options"] else []
+    after = [option for option in options if option.startswith("reduce=")]
+    before = [option for option in options if option not in after]
+    wire = f"wire={match['wire']}"
+    return f"allreduce:{','.join((*before, wire, *after))}"
 
 
 def migrated_settings(settings: Mapping[str, Any]) -> Content:
@@ -37,12 +53,17 @@ def _from_1_to_2(record: Content) -> Content:
     return {
         "network": None,
         **record,
-        "spec": migrated_settings(record["spec"]),
+        "spec": _resolved(migrated_settings(record["spec"])),
         "units_timed": counted,
         "per_worker": [{**_UNKNOWN_OF_A_WORKER, **worker} for worker in record["per_worker"]],
         "utilisation": [{"stolen_percent": None, **device} for device in record["utilisation"]],
         "emulation": _emulation(record.get("emulation")),
     }
+
+
+def _resolved(settings: Content) -> Content:
+    """Schema 1 left the optimizer open (null) where it was the workload's own."""
+    return {**settings, "optimizer": settings.get("optimizer") or "own"}
 
 
 _UNKNOWN_OF_A_WORKER = dict.fromkeys(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from paceline import record
+from paceline import record, record_parts
 from paceline.migrations import SCHEMA_VERSION
 from paceline.spec import SETTINGS, RunSpec
 
@@ -18,7 +18,9 @@ def record_schema() -> dict[str, Any]:
     """What `record.json` holds. Every field is written, null where nothing was measured, so every field is required."""
     generated = msgspec.json.schema(record.Record)
     for name, definition in generated["$defs"].items():
-        described = _described(RunSpec if name == RunSpec.__name__ else getattr(record, name))
+        described = _described(
+            RunSpec if name == RunSpec.__name__ else getattr(record if name == "Record" else record_parts, name)
+        )
         for field, property_ in definition["properties"].items():
             if described.get(field):
                 property_["description"] = described[field]

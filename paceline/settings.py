@@ -49,6 +49,9 @@ class Role(enum.Enum):
     TITLE = enum.auto()
     """The name of a single run shows it."""
 
+    RECIPE = enum.auto()
+    """It belongs to how a workload is trained: runs of another workload may have another value of it."""
+
     OPERATION = enum.auto()
     """It changes how a run is carried out, and neither what it computes nor how fast."""
 

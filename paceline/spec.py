@@ -1,5 +1,6 @@
 """What to run: one frozen dataclass whose fields declare everything that code decides by them."""
 
+import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class RunSpec:
         help="Samples per worker and update (default: the workload's).",
         axis_help="Samples per worker and update; of all workers together with --scaling strong.",
         group=_FIRST,
-        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE, Role.RECIPE),
         baseline=Baseline.SAME,
         words="batch {}",
         least=1,
@@ -122,7 +123,7 @@ class RunSpec:
         None,
         help="Learning rate (default: the workload's).",
         group=_LEARNING,
-        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.ANY,
         words="lr {}",
         above=0,
@@ -131,7 +132,7 @@ class RunSpec:
         "none",
         help="How the learning rate grows with the workers: none, linear or sqrt.",
         group=_LEARNING,
-        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.UNUSED,
         alone="none",
         words="lr rule {}",
@@ -140,9 +141,8 @@ class RunSpec:
         None,
         help="Updates over which a scaled learning rate is reached (default: 100 with a rule).",
         group=_LEARNING,
-        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT),
+        roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.UNUSED,
-        alone=None,
         words="lr warm-up {}",
         least=0,
     )
@@ -151,7 +151,7 @@ class RunSpec:
         help="own (the workload's) or sgd (default: own; sgd with emulated devices).",
         axis_help="own (the workload's) or sgd; give it once for each.",
         group=_LEARNING,
-        roles=(*_COMPUTING, Role.CHECKPOINT),
+        roles=(*_COMPUTING, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.SAME,
         words="optimizer {}",
         implied="own",
@@ -160,7 +160,7 @@ class RunSpec:
         None,
         help="Clip gradients to this global norm.",
         group=_LEARNING,
-        roles=(*_COMPUTING, Role.CHECKPOINT),
+        roles=(*_COMPUTING, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.SAME,
         words="clip norm {}",
         above=0,
@@ -238,6 +238,7 @@ class RunSpec:
         group=_PLACE,
         roles=_RUN,
         baseline=Baseline.ALONE,
+        words="{} nodes",
         alone=1,
         least=1,
     )
@@ -248,7 +249,6 @@ class RunSpec:
         group=_PLACE,
         roles=(*_RUN, Role.CURVE),
         baseline=Baseline.ALONE,
-        alone=None,
     )
     slow_motion: float = setting(
         1.0,
@@ -278,6 +278,7 @@ class RunSpec:
         group=_RUNNING,
         roles=(Role.IDENTITY, Role.OPERATION),
         baseline=Baseline.ANY,
+        words="checkpoint every {}",
         least=1,
     )
     resume: str | None = setting(
@@ -286,6 +287,7 @@ class RunSpec:
         group=_RUNNING,
         roles=(Role.IDENTITY, Role.OPERATION),
         baseline=Baseline.ANY,
+        words="resumed from {}",
     )
     timeout: Seconds | None = setting(
         None,
@@ -294,6 +296,7 @@ class RunSpec:
         group=_RUNNING,
         roles=(*_RUN, Role.OPERATION),
         baseline=Baseline.ANY,
+        words="timeout {} s",
         above=0,
     )
     turn: int = setting(
@@ -362,14 +365,21 @@ SETTINGS: Mapping[str, Setting] = settings_of(RunSpec)
 """Every setting of a run, by name."""
 
 
+@functools.cache
 def with_role(role: Role) -> tuple[str, ...]:
     """The names of the settings with a role, in the order of their declaration."""
     return tuple(name for name, one in SETTINGS.items() if one.has(role))
 
 
+@functools.cache
 def with_baseline(*policies: Baseline) -> tuple[str, ...]:
     """The names of the settings whose baseline follows one of these policies."""
     return tuple(name for name, one in SETTINGS.items() if one.baseline in policies)
+
+
+def settings_alone() -> dict[str, Any]:
+    """The settings that one worker alone on one device has in place of a run's own."""
+    return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}
 
 
 def read_toml(path: Path) -> dict[str, Any]:

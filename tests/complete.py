@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from paceline.record import PHASES, Record
+from paceline.record import Record
+from paceline.record_parts import PHASES
 from paceline.spec import SETTINGS
 
 _SPEC: dict[str, Any] = {"workload": "vae", "batch": 8, "lr": 0.1, "optimizer": "own", "validate": "off"}

@@ -7,6 +7,7 @@ import pytest
 from paceline.cli.output import interval
 from paceline.measure.links import in_words
 from paceline.numbers import count, number, rate, significant
+from paceline.record_parts import MeasuredLink, Throughput
 from paceline.studies.columns import COLUMNS
 from paceline.units import human_bytes
 
@@ -54,7 +55,13 @@ def test_one_is_singular_and_thousands_are_set_apart() -> None:
 
 
 def test_rates_above_ten_thousand_have_no_exponent_in_summaries_links_and_bytes() -> None:
-    assert interval({"value": 19520.4, "low": 19000.2, "high": 20011.0}) == "19,520 (19,000–20,011)"
-    link = {"sent_bits_per_second": 25.04e9, "received_bits_per_second": 25.04e9, "latency_seconds": 1e-4}
+    assert interval(Throughput(value=19520.4, low=19000.2, high=20011.0, unit="images/s")) == "19,520 (19,000–20,011)"
+    link = MeasuredLink(
+        node=0,
+        asked_bits_per_second=25e9,
+        sent_bits_per_second=25.04e9,
+        received_bits_per_second=25.04e9,
+        latency_seconds=1e-4,
+    )
     assert in_words([link]).startswith("25,040 Mbit/s")
     assert human_bytes(25.04e12) == "25,040 GB"

@@ -23,8 +23,8 @@ def run(out: Path, **settings: Any) -> Record:
 
 def test_the_vae_reaches_the_published_validation_loss_on_mnist(real_data: Path, tmp_path: Path) -> None:
     record = run(tmp_path, **read_toml(STUDIES / "vae-mnist.toml"))
-    assert record.learning["samples_seen"] == 4 * 60_000
-    assert record.learning["val_loss"] == pytest.approx(141.7, abs=3)
+    assert record.learning.samples_seen == 4 * 60_000
+    assert record.learning.val_loss == pytest.approx(141.7, abs=3)
 
 
 def test_async_and_stale_reach_the_synchronous_loss_at_equal_samples(tmp_path: Path) -> None:
@@ -33,10 +33,10 @@ def test_async_and_stale_reach_the_synchronous_loss_at_equal_samples(tmp_path: P
         mode: run(tmp_path / mode, workload=f"vae:data={data}", workers=2, strategy=f"ps:mode={mode}", epochs=1)
         for mode in ("sync", "async", "stale")
     }
-    synchronous = records["sync"].learning["val_loss"]
+    synchronous = records["sync"].learning.val_loss
     for mode in ("async", "stale"):
         learning, report = records[mode].learning, records[mode].strategy_report
-        print(f"{mode}: val_loss {learning['val_loss']:.2f}, sync {synchronous:.2f}, {report}")
-        assert learning["samples_seen"] == records["sync"].learning["samples_seen"] == 60_000
-        assert learning["val_loss"] <= 1.05 * synchronous
+        print(f"{mode}: val_loss {learning.val_loss:.2f}, sync {synchronous:.2f}, {report}")
+        assert learning.samples_seen == records["sync"].learning.samples_seen == 60_000
+        assert learning.val_loss <= 1.05 * synchronous
         assert report["mean_staleness"] > 0

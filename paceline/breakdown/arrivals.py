@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.breakdown.setting import Setting, mean
+from paceline.breakdown.setting import MeasuredSetting, mean
 from paceline.measure.runs import StoredRun
 from paceline.measure.series import Series
 
@@ -31,7 +31,7 @@ class LateWorker:
     """Of the steps in which it was late: after the mean of the others or, from the record alone, after all of them."""
 
 
-def slow_workers(setting: Setting) -> tuple[LateWorker, ...]:
+def slow_workers(setting: MeasuredSetting) -> tuple[LateWorker, ...]:
     """Workers that are late again and again, the latest first; at least one worker is never slow."""
     workers = range(len(setting.workers))
     if len(workers) < 2 or not setting.traffic.synchronous or setting.steps_timed < ENOUGH_STEPS:
@@ -46,22 +46,22 @@ def slow_workers(setting: Setting) -> tuple[LateWorker, ...]:
     return tuple(sorted((late[rank] for rank in slow), key=lambda lateness: -lateness.seconds))
 
 
-def uneven_worker(setting: Setting) -> LateWorker | None:
+def uneven_worker(setting: MeasuredSetting) -> LateWorker | None:
     """Without a barrier nobody is late: the worker whose own step is longest, and by how much, if that is much."""
     workers = setting.workers
     if setting.traffic.synchronous or len(workers) < 2 or setting.steps_timed < ENOUGH_STEPS:
         return None
-    own = {w.rank: sum(seconds for name, seconds in w.phases.items() if name != "wait") for w in workers}
+    own = {w.rank: sum(seconds for name, seconds in w.phases if name != "wait") for w in workers}
     slowest = max(own, key=lambda rank: own[rank])
     delay = own[slowest] - (mean(seconds for rank, seconds in own.items() if rank != slowest) or 0.0)
     return LateWorker(slowest, delay, 1.0) if delay >= WORTH_NAMING * setting.step_seconds else None
 
 
-def _is_slow(lateness: LateWorker, setting: Setting) -> bool:
+def _is_slow(lateness: LateWorker, setting: MeasuredSetting) -> bool:
     return lateness.share >= SYSTEMATIC and lateness.seconds >= WORTH_NAMING * setting.step_seconds
 
 
-def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, LateWorker]:
+def _late(setting: MeasuredSetting, others_of: dict[int, frozenset[int]]) -> dict[int, LateWorker]:
     """Every worker's lateness against `others_of` it, averaged over the repeats."""
     found: dict[int, list[tuple[float, float]]] = {rank: [] for rank in others_of}
     for run in setting.runs:
@@ -72,7 +72,7 @@ def _late(setting: Setting, others_of: dict[int, frozenset[int]]) -> dict[int, L
                 found[rank].append((float(np.median(delay)), float((delay > 0).mean())))
                 continue
             row = run.record.per_worker[rank]
-            if row.late_seconds is not None:
+            if row.late_seconds is not None and row.last_share is not None:
                 found[rank].append((row.late_seconds, row.last_share))
     return {
         rank: LateWorker(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
@@ -94,7 +94,7 @@ def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:
     return slow[0].seconds - sum(lateness.seconds for lateness in slow) / workers
 
 
-def spread_seconds(setting: Setting) -> float | None:
+def spread_seconds(setting: MeasuredSetting) -> float | None:
     """How much a worker's arrival varies from step to step: standard deviation around its own usual place."""
     variances = []
     for run in setting.runs:

@@ -1,17 +1,17 @@
 """Settings beside their one-worker baselines: how a step compares with the ideal one, and which workers are slow."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from paceline.breakdown.arrivals import LateWorker, slow_workers, uneven_worker
 from paceline.breakdown.gap import Gap, gap
-from paceline.breakdown.setting import Setting, Worker
+from paceline.breakdown.setting import MeasuredSetting, Worker
 from paceline.measure.runs import StoredRun
 from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
-from paceline.record import PHASES
+from paceline.record_parts import PhaseName, Phases
 
 NOTICEABLE = 0.01
 """Share of a step below which nothing is called a cause."""
@@ -25,8 +25,8 @@ class Comparison:
     """A setting, with its figures, beside its baseline."""
 
     scaling: ScalingRow
-    setting: Setting
-    baseline: Setting | None
+    setting: MeasuredSetting
+    baseline: MeasuredSetting | None
     """None where no run is the baseline, or where this setting is."""
 
     @property
@@ -68,14 +68,16 @@ class Comparison:
         return tuple(worker for worker in self.setting.workers if worker.rank not in slow)
 
     @cached_property
-    def phases(self) -> Mapping[str, float]:
-        """Seconds per step, mean over the peers."""
-        return {name: math.fsum(w.phases[name] for w in self.peers) / len(self.peers) for name in PHASES}
+    def phases(self) -> Phases:
+        """Mean over the peers."""
+        return Phases.mean([worker.phases for worker in self.peers])
 
-    def excess(self, *names: str) -> float:
+    def excess(self, *names: PhaseName) -> float:
         """Seconds per step that these phases take beyond the ideal; all of them where there is no baseline."""
-        scale, base = (self.gap.worker_scale, self.baseline.phases) if self.gap and self.baseline else (0.0, {})
-        return math.fsum(self.phases[name] - scale * base.get(name, 0.0) for name in names)
+        if self.gap is None or self.baseline is None:
+            return math.fsum(self.phases.of(name) for name in names)
+        scale, base = self.gap.worker_scale, self.baseline.phases
+        return math.fsum(self.phases.of(name) - scale * base.of(name) for name in names)
 
     def noticeable(self, seconds: float) -> bool:
         """Whether so much of a step deserves a sentence."""
@@ -91,4 +93,4 @@ def comparisons(runs: Sequence[StoredRun], *, scaling: Scaling | None = None) ->
     for row in scaling_rows([run.record for run in runs], scaling=scaling):
         repeats, alone = (tuple(by_record[id(record)] for record in part) for part in (row.records, row.baseline))
         is_baseline = any(run is repeats[0] for run in alone)
-        yield Comparison(row, Setting(repeats), Setting(alone) if alone and not is_baseline else None)
+        yield Comparison(row, MeasuredSetting(repeats), MeasuredSetting(alone) if alone and not is_baseline else None)

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.breakdown.setting import Setting
+from paceline.breakdown.setting import MeasuredSetting
 from paceline.numbers import whole_percents
+from paceline.record_parts import PhaseName
 
-COMPONENTS: Mapping[str, tuple[str, ...]] = {
+COMPONENTS: Mapping[str, tuple[PhaseName, ...]] = {
     "input": ("input",),
     "compute": ("forward", "backward"),
     "exchange": ("exchange",),
@@ -62,17 +63,17 @@ class Gap:
         return -math.fsum(part for part in self.components.values() if part < 0)
 
 
-def worker_scale(setting: Setting, baseline: Setting) -> float:
+def worker_scale(setting: MeasuredSetting, baseline: MeasuredSetting) -> float:
     """s_w = samples per step and device of workers ÷ samples per step of the baseline."""
     return setting.samples_per_step / setting.worker_devices / baseline.samples_per_step
 
 
-def gap(setting: Setting, baseline: Setting) -> Gap:
+def gap(setting: MeasuredSetting, baseline: MeasuredSetting) -> Gap:
     """component = phase − s_w · baseline's phase; servers = (s_w − s) · T_1, s = s_w · worker devices ÷ devices."""
     scale = worker_scale(setting, baseline)
     ideal = scale * setting.worker_devices / setting.devices * baseline.step_seconds
     components = {
-        name: math.fsum(setting.phases[p] - scale * baseline.phases[p] for p in phases)
+        name: math.fsum(setting.phases.of(p) - scale * baseline.phases.of(p) for p in phases)
         for name, phases in COMPONENTS.items()
     }
     components["servers"] = scale * baseline.step_seconds - ideal

@@ -1,14 +1,15 @@
 """Repeats of one setting as one: what its step consists of, on average over them and for each worker."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from paceline.measure.runs import StoredRun
 from paceline.numbers import count
-from paceline.record import PHASES, Record
+from paceline.record import Record
+from paceline.record_parts import DeviceRow, Phases, WorkerRow
+from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 from paceline.traffic.base import Traffic
 
@@ -22,8 +23,7 @@ class Worker:
 
     rank: int
     device: str
-    phases: Mapping[str, float]
-    """Seconds per step."""
+    phases: Phases
 
     cpu_seconds: float | None
     """CPU time of its process per step."""
@@ -46,15 +46,20 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Setting:
+class MeasuredSetting:
     """Runs whose specs are equal except for the turn."""
 
     runs: tuple[StoredRun, ...]
 
     @property
-    def spec(self) -> Mapping[str, Any]:
+    def spec(self) -> RunSpec:
         """What all repeats ran."""
         return self.runs[0].record.spec
+
+    @property
+    def batch(self) -> int:
+        """Samples per worker and update."""
+        return self.runs[0].record.batch
 
     @property
     def emulated(self) -> bool:
@@ -74,17 +79,17 @@ class Setting:
         apart = f" on {spec.nodes} nodes, {spec.network}" if spec.network else ""
         workers = count(spec.workers, "worker") + shared + apart
         slowed = f" · slow motion {spec.slow_motion:g}" if spec.slow_motion != 1 else ""
-        return f"{spec.workload} · {spec.strategy} · {workers} · batch {spec.batch}{slowed}"
+        return f"{spec.workload} · {spec.strategy} · {workers} · batch {self.batch}{slowed}"
 
     @cached_property
-    def phases(self) -> dict[str, float]:
-        """Mean seconds per step."""
-        return {name: math.fsum(run.record.phases[name] for run in self.runs) / len(self.runs) for name in PHASES}
+    def phases(self) -> Phases:
+        """Mean over the repeats."""
+        return Phases.mean([run.record.phases for run in self.runs])
 
     @property
     def step_seconds(self) -> float:
         """Mean seconds of a step: the sum of its phases."""
-        return math.fsum(self.phases.values())
+        return self.phases.total
 
     @cached_property
     def samples_per_step(self) -> float:
@@ -121,7 +126,7 @@ class Setting:
     @property
     def hidden_seconds(self) -> float | None:
         """Seconds per step in which an exchange is under way behind backward; None without buckets."""
-        return mean((run.record.overlap or {}).get("hidden") for run in self.runs)
+        return mean(run.record.overlap.hidden if run.record.overlap else None for run in self.runs)
 
     @property
     def server_percent(self) -> float | None:
@@ -155,7 +160,7 @@ class Setting:
         """Per device: how busy others than this run's workers kept its cores; only what was measured."""
         return self._by_device(_outside)
 
-    def _by_device(self, share: Callable[[Mapping[str, Any]], float | None]) -> dict[str, float]:
+    def _by_device(self, share: Callable[[DeviceRow], float | None]) -> dict[str, float]:
         """The mean over the repeats, of the devices where it was measured."""
         found: dict[str, list[float]] = {}
         for run in self.runs:
@@ -166,10 +171,10 @@ class Setting:
         return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
 
 
-def _outside(row: Mapping[str, Any]) -> float | None:
+def _outside(row: DeviceRow) -> float | None:
     if row.busy_percent is None or row.workers_percent is None:
         return None
-    return max(0.0, float(row.busy_percent - row.workers_percent))
+    return max(0.0, row.busy_percent - row.workers_percent)
 
 
 def _samples_per_step(record: Record) -> float:
@@ -182,11 +187,11 @@ def mean(values: Iterable[float | None]) -> float | None:
     return math.fsum(measured) / len(measured) if measured else None
 
 
-def _worker(rows: Sequence[Mapping[str, Any]]) -> Worker:
+def _worker(rows: Sequence[WorkerRow]) -> Worker:
     return Worker(
         rank=rows[0].rank,
         device=rows[0].device,
-        phases={name: math.fsum(row.phases[name] for row in rows) / len(rows) for name in PHASES},
+        phases=Phases.mean([row.phases for row in rows]),
         cpu_seconds=mean(row.cpu_seconds_per_step for row in rows),
         queued_seconds=mean(row.queued_seconds_per_step for row in rows),
         utilisation_percent=mean(row.utilisation_percent for row in rows),

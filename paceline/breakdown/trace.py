@@ -11,12 +11,13 @@ import numpy as np
 from paceline.errors import DataError, OutputError, SpecError
 from paceline.files import write_whole
 from paceline.measure.runs import StoredRun
-from paceline.measure.series import Series
+from paceline.measure.series import Series, WorkerSeries
 from paceline.record import SIDECAR_NAME
+from paceline.record_parts import Phases
+from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 
 Event = dict[str, Any]
-Worker = Mapping[str, Series]
 
 _PHASES_LANE = 0
 _MOST_STEPS = 400
@@ -52,7 +53,7 @@ def write_trace(run: StoredRun, file: Path, steps: range | None = None) -> int:
     return len(chosen)
 
 
-def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None) -> list[int]:
+def choose_steps(run: StoredRun, workers: Sequence[WorkerSeries], asked: range | None) -> list[int]:
     """The steps to show: those asked for, or a bounded choice with the first timed ones and a sample of the rest."""
     there = min(len(worker.end) for worker in workers)
     most = max(2, min(_MOST_STEPS, _MOST_WORKER_STEPS // len(workers)))
@@ -66,7 +67,7 @@ def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None)
     first = min(run.record.warmup_steps, there - most)
     head = list(range(first, first + most // 2))
     # Steps whose buckets were watched show more than others.
-    later = np.unique(workers[0].get("bucket_step", np.empty(0))).astype(int)
+    later = np.unique(workers[0].bucket_step).astype(int)
     later = later[(later > head[-1]) & (later < there)]
     if len(later) < most // 2:
         later = np.arange(head[-1] + 1, there)
@@ -74,7 +75,7 @@ def choose_steps(run: StoredRun, workers: Sequence[Worker], asked: range | None)
     return head + sorted({int(step) for step in picked})
 
 
-def trace(run: StoredRun, workers: Sequence[Worker], steps: Sequence[int]) -> dict[str, Any]:
+def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int]) -> dict[str, Any]:
     """The whole trace; times in microseconds since the first worker began its first step."""
     origin = min(float(worker.begin[0]) for worker in workers)
     waits = _waits(run, workers)
@@ -88,11 +89,16 @@ def trace(run: StoredRun, workers: Sequence[Worker], steps: Sequence[int]) -> di
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
-        "otherData": {name: str(run.record.spec[name]) for name in ("workload", "strategy", "workers", "batch")},
+        "otherData": {name: str(value) for name, value in _title(run.record.spec).items()},
     }
 
 
-def _waits(run: StoredRun, workers: Sequence[Worker]) -> list[Series]:
+def _title(spec: RunSpec) -> dict[str, Any]:
+    """What the trace is of."""
+    return {"workload": spec.workload, "strategy": spec.strategy, "workers": spec.workers, "batch": spec.batch}
+
+
+def _waits(run: StoredRun, workers: Sequence[WorkerSeries]) -> list[Series]:
     """Per worker and step, the part of `exchange` that is waiting: A − A_r, or held back by a staleness bound."""
     if not catalogue.resolve(run.record.spec.strategy).synchronous:
         return [worker.held for worker in workers]
@@ -114,29 +120,34 @@ def _meta(rank: int, lane: int, what: str, **args: str | int) -> Event:
     return {"ph": "M", "pid": rank, "tid": lane, "name": what, "args": args}
 
 
-def _step_slices(rank: int, worker: Worker, step: int, wait: float, origin: float) -> Iterator[Event]:
+def _step_slices(rank: int, worker: WorkerSeries, step: int, wait: float, origin: float) -> Iterator[Event]:
     """A step with its phases inside, one after the other; micro-batches' forwards and backwards are added up."""
     begin, end = float(worker.begin[step]) - origin, float(worker.end[step]) - origin
     args = {"step": step, "samples": int(worker.samples[step])}
     yield _slice(rank, _PHASES_LANE, f"step {step}", begin, end, args)
-    lengths = {name: float(worker[name][step]) for name in ("input", "forward", "backward")}
-    lengths |= {"wait": wait, "exchange": float(worker.exchange[step]) - wait}
-    lengths |= {name: float(worker[name][step]) for name in ("update", "other")}
+    lengths = Phases(
+        input=float(worker.input[step]),
+        forward=float(worker.forward[step]),
+        backward=float(worker.backward[step]),
+        wait=wait,
+        exchange=float(worker.exchange[step]) - wait,
+        update=float(worker.update[step]),
+        other=float(worker.other[step]),
+    )
     at = begin
-    for name, seconds in lengths.items():
+    for name, seconds in lengths:
         until = min(at + seconds, end)
         if _microseconds(until) > _microseconds(at):
             yield _slice(rank, _PHASES_LANE, name, at, until, {"step": step})
         at = until
 
 
-def _bucket_slices(rank: int, worker: Worker, steps: Sequence[int], origin: float) -> list[list[Event]]:
+def _bucket_slices(rank: int, worker: WorkerSeries, steps: Sequence[int], origin: float) -> list[list[Event]]:
     """Slices from start to end and instants at ready, on as many lanes as it takes for none to overlap."""
-    names = ("step", "index", "bytes", "ready", "start", "end")
-    if "bucket_step" not in worker:
-        return []
     kept = np.isin(worker.bucket_step, steps)
-    rows = zip(*(worker[f"bucket_{name}"][kept].tolist() for name in names), strict=True)
+    moments = (worker.bucket_ready, worker.bucket_start, worker.bucket_end)
+    columns = (worker.bucket_step, worker.bucket_index, worker.bucket_bytes, *moments)
+    rows = zip(*(column[kept].tolist() for column in columns), strict=True)
     lanes: list[list[Event]] = []
     free: list[tuple[float, int]] = []  # until when each lane is taken, the earliest first
     for step, index, size, ready, start, end in sorted(rows, key=lambda row: row[4]):

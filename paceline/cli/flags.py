@@ -6,9 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.settings import Setting
+from paceline.settings import Seconds, Setting
 
 Verb = Callable[..., None]
+
+_NUMBERS: Mapping[Any, str] = {int: "N", float: "X", Seconds: "TIME"}
+"""What stands for a number of each type in the help; a study takes several of them, separated by commas."""
 
 
 def with_flags(parameters: Mapping[str, Any]) -> Callable[[Verb], Verb]:
@@ -33,25 +36,31 @@ def with_flags(parameters: Mapping[str, Any]) -> Callable[[Verb], Verb]:
 
 
 def single(setting: Setting) -> tuple[Any, Any]:
-    """A flag with one value. None means that it was not typed, so that the declaration keeps the default."""
-    kind = setting.type if setting.type in (int, float) else str
+    """A flag with one value, as text: `Setting.parse` reads it, so that a wrong value is refused by the setting's rule.
+
+    None means that it was not typed, so that the declaration keeps the default.
+    """
     shown = "" if setting.default is None or "(default" in setting.help else f" (default: {_written(setting.default)})"
-    option = typer.Option(setting.flag, help=setting.help.rstrip(".") + shown + ".", rich_help_panel=setting.group)
-    return Annotated[kind | None, option], None
+    text = setting.help.rstrip(".") + shown + "."
+    option = typer.Option(setting.flag, help=text, metavar=_metavar(setting), rich_help_panel=setting.group)
+    return Annotated[str | None, option], None
 
 
 def repeated(setting: Setting) -> tuple[Any, Any]:
     """A flag that may be given several times, each time with one value or, of numbers, several."""
-    option = typer.Option(setting.flag, help=setting.axis_help or setting.help, rich_help_panel=setting.group)
+    text = setting.axis_help or setting.help
+    metavar = _metavar(setting) + (",…" if setting.type in _NUMBERS else "")
+    option = typer.Option(setting.flag, help=text, metavar=metavar, rich_help_panel=setting.group)
     return Annotated[list[str] | None, option], None
+
+
+def _metavar(setting: Setting) -> str:
+    if setting.choices:
+        return "|".join(setting.choices)
+    return "on|off" if setting.type is bool else _NUMBERS.get(setting.type, "TEXT")
 
 
 def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def typed(setting: Setting, value: Any) -> Any:
-    """The value of a flag that was given once."""
-    return setting.parse(value) if isinstance(value, str) else value

@@ -1,9 +1,8 @@
 """Folders that are claimed without overwriting, and summaries for people."""
 
 import os
-from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +13,7 @@ from paceline.measure.links import in_words
 from paceline.measure.stats import Figure
 from paceline.numbers import count, rate, significant
 from paceline.record import FILE_NAME, Record
+from paceline.record_parts import Emulation, Throughput
 from paceline.units import human_bytes, human_seconds
 
 
@@ -42,7 +42,7 @@ def _free(folder: Path) -> Path:
     return candidate
 
 
-def interval(throughput: Mapping[str, Any]) -> str:
+def interval(throughput: Throughput) -> str:
     """`512 (505–520)`: the median and its 95 % interval, or a word that there is none worth showing."""
     figure = Figure.of(throughput)
     if figure.low is None or figure.high is None:
@@ -58,7 +58,7 @@ def print_summary(record: Record, folder: Path) -> None:
     spec, learning = record.spec, record.learning
     console.print(
         f"[bold]{spec.workload}[/bold] · {spec.strategy} · {count(spec.workers, 'worker')} on "
-        f"{count(record.devices, 'device')} · batch {spec.batch} per worker, {learning.global_batch} in all"
+        f"{count(record.devices, 'device')} · batch {record.batch} per worker, {learning.global_batch} in all"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     limit = host_was_limit([record])
@@ -78,11 +78,12 @@ def print_summary(record: Record, folder: Path) -> None:
         nodes = record.network.nodes
         links = f"{len(nodes)} nodes, {record.network.asked}; measured {in_words(nodes)}"
         facts.add_row("network", links)
-    if "mean_staleness" in record.strategy_report:
-        facts.add_row("staleness", f"{record.strategy_report['mean_staleness']:.2f} updates on average")
-    data = record.workload.data
-    facts.add_row("data", data.source)
-    facts.add_row("wall time", ", ".join(f"{k} {human_seconds(v)}" for k, v in record.wall_seconds.items() if v > 1e-3))
+    staleness = record.strategy_report.get("mean_staleness")
+    if staleness is not None:
+        facts.add_row("staleness", f"{staleness:.2f} updates on average")
+    facts.add_row("data", record.workload.data.source)
+    parts = asdict(record.wall_seconds).items()
+    facts.add_row("wall time", ", ".join(f"{part} {human_seconds(s)}" for part, s in parts if s > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
     for text in filter(None, (*record.failures, limit, *record.warnings)):
@@ -95,9 +96,8 @@ def number(value: float | None) -> str:
 
 
 def _phases(record: Record) -> str:
-    measured = {name: seconds for name, seconds in record.phases.items() if seconds}
-    shares = sorted(measured.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares)
+    shares = sorted(record.phases, key=lambda phase: -phase[1])
+    return ", ".join(f"{name} {seconds / record.step_seconds:.0%}" for name, seconds in shares if seconds)
 
 
 def _busy(record: Record) -> str:
@@ -109,7 +109,7 @@ def _busy(record: Record) -> str:
     return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
 
 
-def _emulated(emulation: Mapping[str, Any]) -> str:
+def _emulated(emulation: Emulation) -> str:
     """Where the devices' time comes from, and how busy the machine was with it."""
     sources = "; ".join(dict.fromkeys(device.source.rstrip(".") for device in emulation.devices))
     busy = emulation.host_busy_percent

@@ -57,10 +57,10 @@ def profile(
             seconds=parse_seconds(seconds),
         )
     )
-    found = _measured(planned)
-    path = out or _default(found)
-    found.save(path)
-    _print(found, path)
+    captured = _measured(planned)
+    path = out or _default(captured)
+    captured.save(path)
+    _print(captured, path)
 
 
 profile.__doc__ = f"{profile.__doc__}\n{_EXAMPLES}"
@@ -79,23 +79,23 @@ def _measured(planned: "Plan") -> "Profile":
     return Profile.of(record, worker)
 
 
-def _default(found: "Profile") -> Path:
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in found.spec)
-    return Path("profiles") / f"{name}-batch{found.batch}.json"
+def _default(captured: "Profile") -> Path:
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in captured.spec)
+    return Path("profiles") / f"{name}-batch{captured.batch}.json"
 
 
-def _print(found: "Profile", path: Path) -> None:
+def _print(captured: "Profile", path: Path) -> None:
     from paceline.cli.output import interval
 
-    parts = {name: getattr(found, f"{name}_seconds") for name in ("input", "forward", "backward", "update", "other")}
+    parts = {name: getattr(captured, f"{name}_seconds") for name in ("input", "forward", "backward", "update", "other")}
     step = sum(parts.values())
-    last = max(gradient.ready_seconds for gradient in found.gradients)
-    print(f"{found.spec} · batch {found.batch} · {found.precision} · {found.device}")
-    print(f"throughput  {interval(found.throughput)} {found.throughput.unit}")
+    last = max(gradient.ready_seconds for gradient in captured.gradients)
+    print(f"{captured.spec} · batch {captured.batch} · {captured.precision} · {captured.device}")
+    print(f"throughput  {interval(captured.throughput)} {captured.throughput.unit}")
     print(f"a step      {human_seconds(step)}: " + ", ".join(f"{n} {human_seconds(s)}" for n, s in parts.items()))
-    print(f"spread      {found.compute_spread:.1%} of forward and backward, from step to step")
+    print(f"spread      {captured.compute_spread:.1%} of forward and backward, from step to step")
     print(
-        f"gradients   {len(found.gradients)} tensors, {human_bytes(found.workload.gradient_bytes)}, "
+        f"gradients   {len(captured.gradients)} tensors, {human_bytes(captured.workload.gradient_bytes)}, "
         f"the last ready {human_seconds(last)} after backward began"
     )
     print(f"profile     {path}")

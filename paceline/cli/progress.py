@@ -11,7 +11,7 @@ from paceline.cli.output import number
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
 from paceline.numbers import significant
-from paceline.record import Validation
+from paceline.record_parts import Validation
 from paceline.spec import RunSpec
 
 _LINE_EVERY_SECONDS = 5.0

@@ -55,7 +55,7 @@ class StudyProgress:
 
     def done(self, run: Run, record: Record) -> None:
         """A line that stays."""
-        seconds = human_seconds(sum(record.wall_seconds.values()))
+        seconds = human_seconds(record.wall_seconds.total)
         self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput.unit}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:

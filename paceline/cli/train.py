@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.cli.flags import single, typed, with_flags
+from paceline.cli.flags import single, with_flags
 from paceline.errors import Interrupted, SpecError
 from paceline.settings import Role
 from paceline.spec import SETTINGS, RunSpec, read_toml, with_role
@@ -55,7 +55,7 @@ def train(
     **flags: Any,
 ) -> None:
     """Train a workload with several workers and record what happened."""
-    given = {name: typed(SETTINGS[name], value) for name, value in flags.items() if value is not None}
+    given = {name: SETTINGS[name].parse(text) for name, text in flags.items() if text is not None}
     if workload is not None:
         given["workload"] = workload
     testbed = context.find_object(Testbed)

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from paceline.engines.plan import Plan
 from paceline.network import Site
-from paceline.record import Record, Validation
+from paceline.record import Record
+from paceline.record_parts import Validation
 
 
 class Display(Protocol):

@@ -20,8 +20,8 @@ from paceline.measure.links import off_rate
 from paceline.measure.series import WorkerSeries
 from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import Summary, mean_losses, summarise
-from paceline.record import (
-    PHASES,
+from paceline.record import Record
+from paceline.record_parts import (
     EmulatedDevice,
     Emulation,
     Environment,
@@ -29,7 +29,6 @@ from paceline.record import (
     MeasuredNetwork,
     Overlap,
     Phases,
-    Record,
     Throughput,
     WallSeconds,
     WorkerRow,
@@ -55,7 +54,7 @@ def collect(
     summary = _summary(plan, series)
     first = reports[0]
     workers = worker_rows(plan, summary, series, reports)
-    phases = Phases(**{name: float(np.mean([row.phases.of(name) for row in workers])) for name in PHASES})
+    phases = Phases.mean([row.phases for row in workers])
     record = Record(
         spec=plan.spec,
         workload=first.workload,

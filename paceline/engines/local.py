@@ -30,7 +30,8 @@ from paceline.engines.watch import Failure, Watched, cause, failure_said
 from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
 from paceline.netns import Host
 from paceline.network import Site
-from paceline.record import MeasuredLink, MeasuredNetwork, Record, Validation
+from paceline.record import Record
+from paceline.record_parts import MeasuredLink, MeasuredNetwork, Validation
 from paceline.strategies.spare import serve_when_told
 from paceline.testbed.hosts import Testbed
 from paceline.workers.assignment import Assignment, Gifts, log_of

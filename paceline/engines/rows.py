@@ -9,7 +9,7 @@ from paceline.engines.plan import Plan
 from paceline.measure.phases import lateness_of, phases_of
 from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import Summary
-from paceline.record import DeviceRow, Phases, ServerRow, WorkerRow
+from paceline.record_parts import DeviceRow, ServerRow, WorkerRow
 from paceline.workers.report import WorkerReport
 
 
@@ -33,7 +33,7 @@ def worker_rows(
                 samples=summary.worker_samples[rank],
                 seconds=summary.worker_seconds[rank],
                 step_seconds=float(seconds.mean()),
-                phases=Phases(**phases[rank]),
+                phases=phases[rank],
                 last_share=lateness[rank].last_share if lateness else None,
                 late_seconds=lateness[rank].late_seconds if lateness else None,
                 cpu_seconds_per_step=_mean_known(cpu),

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.breakdown.comparison import Comparison
-from paceline.breakdown.setting import FOREIGN_PERCENT, Setting, Worker, mean
+from paceline.breakdown.setting import FOREIGN_PERCENT, MeasuredSetting, Worker, mean
 from paceline.explain.cause import Cause
 from paceline.numbers import ms, percent
+from paceline.record_parts import PhaseName
 
-_COMPUTE = ("forward", "backward")
+_COMPUTE: tuple[PhaseName, ...] = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ def _exchange_work(case: Comparison, excess: float) -> float:
     assert case.baseline is not None
     assert case.gap is not None
     scale, base = case.gap.worker_scale, case.baseline.phases
-    if case.setting.spec.strategy == "independent" or not base["forward"]:
+    if case.setting.spec.strategy == "independent" or not base.forward:
         return 0.0
-    slowdown = max(1.0, case.phases.forward / (scale * base["forward"]))
-    return min(max(0.0, case.phases.backward - slowdown * scale * base["backward"]), excess)
+    slowdown = max(1.0, case.phases.forward / (scale * base.forward))
+    return min(max(0.0, case.phases.backward - slowdown * scale * base.backward), excess)
 
 
 def _in_backward(case: Comparison, seconds: float) -> Cause:
@@ -61,7 +62,7 @@ def _in_backward(case: Comparison, seconds: float) -> Cause:
     under_way = [f"An exchange is under way during {ms(hidden)} of a backward."] if hidden else []
     assert case.gap is not None
     assert case.baseline is not None
-    forward, backward = (case.phases[p] / (case.gap.worker_scale * case.baseline.phases[p]) for p in _COMPUTE)
+    forward, backward = (case.phases.of(p) / (case.gap.worker_scale * case.baseline.phases.of(p)) for p in _COMPUTE)
     return Cause(
         name="exchange work in backward",
         headline="Slower compute",
@@ -178,7 +179,7 @@ def _shared_cores(case: Comparison, seconds: float, core: _Core) -> Cause:
     )
 
 
-def _who_shares(setting: Setting) -> tuple[str, str]:
+def _who_shares(setting: MeasuredSetting) -> tuple[str, str]:
     """Who has the cores while workers lack them, and what to do about it."""
     foreign = max(setting.foreign_percent.values(), default=0.0)
     served = max(setting.served_percent.values(), default=0.0) if setting.serving_devices else 0.0
@@ -198,12 +199,13 @@ def _who_shares(setting: Setting) -> tuple[str, str]:
     return quieter
 
 
-def _core(setting: Setting, workers: Sequence[Worker]) -> _Core | None:
+def _core(setting: MeasuredSetting, workers: Sequence[Worker]) -> _Core | None:
     """Only where a worker computes with one thread on a CPU does wall time compare with CPU time."""
     environment = setting.runs[0].record.environment
     cpu = mean(worker.cpu_seconds for worker in workers)
     if cpu is None or environment.device_kind != "cpu" or environment.threads_per_worker != 1:
         return None
-    own = (*_COMPUTE, *(() if setting.traffic.servers else ("update",)))  # servers update: that is no computing here
-    wall = sum(worker.phases[name] for worker in workers for name in own) / len(workers)
+    wall = sum(worker.phases.of(name) for worker in workers for name in _COMPUTE) / len(workers)
+    if not setting.traffic.servers:  # servers update: that is no computing here
+        wall += sum(worker.phases.update for worker in workers) / len(workers)
     return _Core(wall, cpu * setting.spec.workers_per_device, mean(worker.queued_seconds for worker in workers))

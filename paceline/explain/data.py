@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from paceline.breakdown.setting import Setting
+from paceline.breakdown.setting import MeasuredSetting
 from paceline.explain.verdict import Account, Explanation
 from paceline.explain.wall import wall_seconds
 
@@ -41,7 +41,7 @@ def _explanation(explanation: Explanation) -> dict[str, Any]:
         ],
         "gap": _gap(explanation),
         "step_seconds": setting.step_seconds,
-        "phases": setting.phases,
+        "phases": dict(setting.phases),
         "hidden_exchange_seconds": setting.hidden_seconds,
         "per_worker": _per_worker(setting),
         "wall_seconds": wall_seconds(setting),
@@ -68,7 +68,7 @@ def _gap(explanation: Explanation) -> dict[str, Any] | None:
     }
 
 
-def _per_worker(setting: Setting) -> list[dict[str, Any]]:
+def _per_worker(setting: MeasuredSetting) -> list[dict[str, Any]]:
     return [
         {
             "rank": worker.rank,

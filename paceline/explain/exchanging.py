@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline import grammar
 from paceline.breakdown.comparison import Comparison
-from paceline.breakdown.setting import Setting
+from paceline.breakdown.setting import MeasuredSetting
 from paceline.explain.cause import Cause
 from paceline.measure.latency_bandwidth import Transmission, fit_line, service_seconds
 from paceline.measure.links import PAYLOAD_SHARE, slowest
@@ -72,7 +72,7 @@ def exposed_exchange(case: Comparison) -> Iterator[Cause]:
     )
 
 
-def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
+def _evidence(setting: MeasuredSetting, links: Links | None) -> Iterator[str]:
     hidden = setting.hidden_seconds
     if hidden is not None:
         busy = hidden + setting.phases.exchange
@@ -99,17 +99,17 @@ def _evidence(setting: Setting, links: Links | None) -> Iterator[str]:
         yield f"Servers use {setting.server_percent:.0f} % of their cores."
 
 
-def _with_servers(setting: Setting) -> str:
+def _with_servers(setting: MeasuredSetting) -> str:
     part = grammar.parse(setting.spec.strategy, "strategy")
     more = grammar.Part(part.name, {**part.options, "servers": str(2 * setting.traffic.servers)})
     return f"`--strategy {more}` divides what each server receives and sends; `--strategy allreduce` needs no server."
 
 
-def _with_buckets(setting: Setting, links: Links | None, exposed: float) -> str:
+def _with_buckets(setting: MeasuredSetting, links: Links | None, exposed: float) -> str:
     options = setting.traffic
     part = grammar.parse(setting.spec.strategy, "strategy")
     if not isinstance(options, AllReduce) or setting.spec.workers == 1:
-        return f"A larger `--batch {2 * setting.spec.batch}`: fewer exchanges for the same samples."
+        return f"A larger `--batch {2 * setting.batch}`: fewer exchanges for the same samples."
     plain = {name: value for name, value in part.options.items() if name not in ("bucket", "packs", "small", "overlap")}
     if not options.overlaps:
         return f"`--strategy {grammar.Part(part.name, plain)}`: buckets then leave during backward and may hide there."
@@ -125,7 +125,7 @@ def _with_buckets(setting: Setting, links: Links | None, exposed: float) -> str:
         saved = min(exposed, links.bandwidth_part / 2)
         wired = grammar.Part(part.name, {**part.options, "wire": "bf16"})
         return f"`--strategy {wired}` halves the bytes: at most {ms(saved)} saved per step."
-    batch, accumulate = 2 * setting.spec.batch, 2 * setting.spec.accumulate
+    batch, accumulate = 2 * setting.batch, 2 * setting.spec.accumulate
     return f"`--batch {batch} --accumulate {accumulate}`: half as many exchanges for the same samples."
 
 
@@ -134,7 +134,7 @@ def _round_size(payload_bytes: float) -> str:
     return format_bytes(int(float(f"{max(1.0, payload_bytes):.1e}")))
 
 
-def fit_links(setting: Setting) -> Links | None:
+def fit_links(setting: MeasuredSetting) -> Links | None:
     """Latency and bandwidth from what the buckets took: a + b · bytes, b alone where all have one size."""
     if setting.traffic.servers:
         return None  # a server's bucket ends with its update, so its time is not the link's
@@ -153,13 +153,13 @@ def fit_links(setting: Setting) -> Links | None:
     return Links(latency, per_byte, len(sizes), int(sizes.sum()))
 
 
-def _least_seconds(setting: Setting) -> float:
+def _least_seconds(setting: MeasuredSetting) -> float:
     """What a step's bytes take on a link that was measured; 0 where none was."""
     measured = _measured_link(setting)
     return 0.0 if measured is None else 8 * measured[0] / measured[1]
 
 
-def _measured_link(setting: Setting) -> tuple[float, float] | None:
+def _measured_link(setting: MeasuredSetting) -> tuple[float, float] | None:
     """Bytes that a ring sends over a node's link in a step, and bits per second of the slowest; None on one node.
 
     Neighbours are on one node, so that one worker of each node sends over its link what every worker sends.
@@ -175,13 +175,15 @@ def _services(run: StoredRun) -> list[tuple[float, float]]:
 
     Buckets leave one after the other: one begins when all workers have started it and the one before is over.
     """
+    moments: list[tuple[int, float, float, float]]
     if run.series is None or not len(run.series[0].bucket_step):
         moments = [(b.bucket, b.bytes, b.start_seconds, b.end_seconds) for b in run.record.buckets]
         return [(size, seconds) for _, size, seconds in _one_after_another(moments)]
     found: dict[int, list[tuple[float, float]]] = {}
     watched: dict[int, dict[int, list[tuple[float, float, float]]]] = {}
     for worker in run.series:
-        columns = (worker[f"bucket_{name}"] for name in ("step", "index", "bytes", "start", "end"))
+        which = (worker.bucket_step, worker.bucket_index, worker.bucket_bytes)
+        columns = (*which, worker.bucket_start, worker.bucket_end)
         for step, index, size, start, end in zip(*(c.tolist() for c in columns), strict=True):
             if run.timed.start <= step < run.timed.stop:
                 watched.setdefault(int(step), {}).setdefault(int(index), []).append((size, start, end))

@@ -1,17 +1,17 @@
 """Explanations for people: a few lines and tables in the terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from paceline.breakdown.gap import LABELS, Gap
-from paceline.breakdown.setting import Setting, Worker
+from paceline.breakdown.setting import MeasuredSetting, Worker
 from paceline.explain.verdict import Account, Explanation
 from paceline.explain.wall import wall_seconds
 from paceline.numbers import count, ms, percent
-from paceline.record import PHASES
+from paceline.record_parts import PHASES, Phases
 from paceline.units import human_seconds
 
 _MOST_WORKERS = 16
@@ -51,7 +51,7 @@ def _print(explanation: Explanation, console: Console, *, alone: bool) -> None:
     console.print()
 
 
-def _phases(setting: Setting) -> Table:
+def _phases(setting: MeasuredSetting) -> Table:
     """A row per worker: milliseconds of every phase, and below them their share of the step."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("ms")
@@ -67,9 +67,8 @@ def _phases(setting: Setting) -> Table:
     return table
 
 
-def _cells(phases: Mapping[str, float]) -> list[str]:
-    step = sum(phases.values())
-    return [f"{phases[name] * 1e3:.1f}\n{phases[name] / step:.0%}" for name in PHASES]
+def _cells(phases: Phases) -> list[str]:
+    return [f"{seconds * 1e3:.1f}\n{seconds / phases.total:.0%}" for _, seconds in phases]
 
 
 def _own(worker: Worker) -> tuple[str, str]:
@@ -99,14 +98,14 @@ def _gains(gap: Gap) -> Iterator[str]:
         yield f"  Losses of {ms(lost)} less {ms(gap.gained_seconds)} by which the others take less than ideal."
 
 
-def _exchange(setting: Setting) -> str:
+def _exchange(setting: MeasuredSetting) -> str:
     if setting.hidden_seconds is None:
         return ""
     exposed = setting.phases.exchange
     return f"Exchange: {ms(setting.hidden_seconds)} hidden behind backward, {ms(exposed)} exposed. "
 
 
-def _wall(setting: Setting) -> str:
+def _wall(setting: MeasuredSetting) -> str:
     """All of the wall time, and how the part beyond training divides."""
     parts = wall_seconds(setting)
     total, training = sum(parts.values()), parts["timed"] + parts["warm_up"]

@@ -28,7 +28,7 @@ def heavy_update(case: Comparison) -> Iterator[Cause]:
         remedy=(
             f"`--strategy ps:servers={2 * servers}` divides it between more servers."
             if servers
-            else f"`--batch {2 * spec.batch} --accumulate {2 * spec.accumulate}`: half as many updates for "
+            else f"`--batch {2 * case.setting.batch} --accumulate {2 * spec.accumulate}`: half as many updates for "
             "the same samples; or an optimizer with less state."
         ),
     )
@@ -63,5 +63,5 @@ def between_phases(case: Comparison) -> Iterator[Cause]:
             seconds=seconds,
             sentence=f"between its phases a step loses {ms(seconds)}, on counting and on agreeing when to stop",
             evidence=(f"A step is short: {ms(case.setting.step_seconds)}.",),
-            remedy=f"Longer steps: `--batch {2 * case.setting.spec.batch}`.",
+            remedy=f"Longer steps: `--batch {2 * case.setting.batch}`.",
         )

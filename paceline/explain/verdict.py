@@ -8,7 +8,7 @@ from functools import cached_property
 from paceline.breakdown.arrivals import ENOUGH_STEPS
 from paceline.breakdown.comparison import Comparison, comparisons
 from paceline.breakdown.gap import LABELS, Gap
-from paceline.breakdown.setting import Setting
+from paceline.breakdown.setting import MeasuredSetting
 from paceline.explain import computing, exchanging, feeding, updating, waiting
 from paceline.explain.cause import Cause
 from paceline.measure.runs import StoredRuns, of_one_machine
@@ -174,7 +174,7 @@ def _two_efficiencies(gap: Gap | None, efficiency: Figure | None) -> Iterator[st
     )
 
 
-def _notes(setting: Setting) -> Iterator[str]:
+def _notes(setting: MeasuredSetting) -> Iterator[str]:
     for run in setting.runs:
         for failure in run.record.failures:
             yield f"{run.folder}: {failure}"
@@ -190,7 +190,7 @@ def _notes(setting: Setting) -> Iterator[str]:
         )
 
 
-def _no_baseline(setting: Setting) -> str:
+def _no_baseline(setting: MeasuredSetting) -> str:
     spec = setting.spec
     return (
         "There is no one-worker baseline among these, so the gap to ideal is not divided. Measure it: "

@@ -1,6 +1,6 @@
 """Causes of waiting: a slow worker, workers that vary, a staleness bound."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from paceline.breakdown.arrivals import spread_seconds, systematic_wait
 from paceline.breakdown.comparison import Comparison
@@ -8,6 +8,7 @@ from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
 from paceline.explain.cause import Cause
 from paceline.measure.extremes import expected_maximum
 from paceline.numbers import ms, percent
+from paceline.record_parts import Phases
 from paceline.traffic.ps import ParameterServer
 
 _SAME_CPU = 0.5
@@ -39,9 +40,9 @@ def slow_worker(case: Comparison) -> Iterator[Cause]:
     )
 
 
-def _longest_excess(worker: Worker, peers: Mapping[str, float]) -> tuple[str | None, float]:
+def _longest_excess(worker: Worker, peers: Phases) -> tuple[str | None, float]:
     """The phase that a worker spends most more on than its peers, and how much; waiting is never its own."""
-    excess = {name: seconds - peers[name] for name, seconds in worker.phases.items() if name != "wait"}
+    excess = {name: seconds - peers.of(name) for name, seconds in worker.phases if name != "wait"}
     name = max(excess, key=lambda phase: excess[phase])
     return (name, excess[name]) if excess[name] > 0 else (None, 0.0)
 
@@ -105,7 +106,7 @@ def spread(case: Comparison) -> Iterator[Cause]:
         remedy=(
             "End other processes on this machine and run again."
             if foreign >= FOREIGN_PERCENT
-            else f"Longer steps vary less in proportion: `--batch {2 * case.setting.spec.batch}`."
+            else f"Longer steps vary less in proportion: `--batch {2 * case.setting.batch}`."
         ),
     )
 

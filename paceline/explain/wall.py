@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from paceline.breakdown.setting import Setting
+from paceline.breakdown.setting import MeasuredSetting
 from paceline.measure.runs import StoredRun
 
 PARTS = ("timed", "warm_up", "start_up", "validation", "checkpoints")
 
 
-def wall_seconds(setting: Setting) -> Mapping[str, float]:
+def wall_seconds(setting: MeasuredSetting) -> Mapping[str, float]:
     """Seconds of each part, mean over the repeats; `timed` is training without its warm-up."""
     rows = [_wall(run) for run in setting.runs]
     return {name: sum(row[name] for row in rows) / len(rows) for name in PARTS}
@@ -19,8 +19,8 @@ def wall_seconds(setting: Setting) -> Mapping[str, float]:
 def _wall(run: StoredRun) -> dict[str, float]:
     walls = run.record.wall_seconds
     warm_up = min(_warm_up(run), walls.training)
-    rest = {name: walls.get(name, 0.0) for name in PARTS[2:]}
-    return {"timed": walls.training - warm_up, "warm_up": warm_up, **rest}
+    pauses = {"start_up": walls.start_up, "validation": walls.validation, "checkpoints": walls.checkpoints}
+    return {"timed": walls.training - warm_up, "warm_up": warm_up, **pauses}
 
 
 def _warm_up(run: StoredRun) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from paceline.measure.links import off_rate
-from paceline.record import MeasuredNetwork, Record
+from paceline.record import Record
+from paceline.record_parts import MeasuredNetwork
 from paceline.settings import Role
 from paceline.spec import RunSpec, with_role
 

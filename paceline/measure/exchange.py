@@ -1,14 +1,14 @@
 """Buckets and gradients of a step: when they were ready, and how much of their exchange was hidden."""
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from paceline.measure.series import Series, WorkerSeries
-from paceline.record import BucketTimes, GradientTime
-
-_MOMENTS = ("ready", "start", "end")
+from paceline.record_parts import BucketTimes, GradientTime
 
 
 class NamedSize(Protocol):
@@ -25,17 +25,18 @@ class NamedSize(Protocol):
 
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:
     """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
-    rows = [_watched(worker, part) for worker, part in zip(workers, timed, strict=True)]
-    all_rows = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    rows = _Watched.joined([_watched(worker, part) for worker, part in zip(workers, timed, strict=True)])
     times = []
-    for bucket in np.unique(all_rows["index"]):
-        here = all_rows["index"] == bucket
-        since = all_rows["backward_begin"][here]
-        ready, start, end = (float(np.median(all_rows[name][here] - since)) for name in _MOMENTS)
-        payload_bytes = int(all_rows["bytes"][here][0])
+    for bucket in np.unique(rows.index):
+        here = rows.index == bucket
+        since = rows.backward_begin[here]
         times.append(
             BucketTimes(
-                bucket=int(bucket), bytes=payload_bytes, ready_seconds=ready, start_seconds=start, end_seconds=end
+                bucket=int(bucket),
+                bytes=int(rows.bytes[here][0]),
+                ready_seconds=float(np.median(rows.ready[here] - since)),
+                start_seconds=float(np.median(rows.start[here] - since)),
+                end_seconds=float(np.median(rows.end[here] - since)),
             )
         )
     return tuple(times)
@@ -49,10 +50,10 @@ def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> f
     hidden: list[float] = []
     for worker, part in zip(workers, timed, strict=True):
         rows = _watched(worker, part)
-        ends = np.minimum(rows["end"], worker.arrival[rows["step"].astype(int)])
-        borders = np.flatnonzero(np.diff(rows["step"])) + 1  # rows come in order of steps
+        ends = np.minimum(rows.end, worker.arrival[rows.step.astype(int)])
+        borders = np.flatnonzero(np.diff(rows.step)) + 1  # rows come in order of steps
         if len(ends):
-            hidden += map(_union, np.split(rows["start"], borders), np.split(ends, borders))
+            hidden += map(_union, np.split(rows.start, borders), np.split(ends, borders))
     return float(np.mean(hidden)) if hidden else None
 
 
@@ -64,22 +65,46 @@ def gradients_of(
     for worker, part in zip(workers, timed, strict=True):
         steps = worker.gradient_step
         rows.append(worker.gradient_ready[(steps >= part.start) & (steps < part.stop)])
-    sampled = np.concatenate(rows)
-    if not len(sampled):
+    sampled = [row for row in rows if len(row)]
+    if not sampled:
         return ()
-    ready = np.median(sampled, axis=0)
+    ready = np.median(np.concatenate(sampled), axis=0)
     return tuple(
         GradientTime(name=tensor.name, bytes=tensor.bytes, ready_seconds=float(when))
         for tensor, when in zip(tensors, ready, strict=True)
     )
 
 
-def _watched(worker: WorkerSeries, part: slice) -> dict[str, Series]:
-    """A worker's bucket rows of timed steps, each with the beginning of its step's backward."""
-    steps = worker.bucket_step
-    kept = (steps >= part.start) & (steps < part.stop)
-    rows = {name: worker[f"bucket_{name}"][kept] for name in ("step", "index", "bytes", *_MOMENTS)}
-    return {**rows, "backward_begin": worker.backward_begin[rows["step"].astype(int)]}
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """Bucket rows of timed steps, each with the beginning of its step's backward."""
+
+    step: Series
+    index: Series
+    bytes: Series
+    ready: Series
+    start: Series
+    end: Series
+    backward_begin: Series
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Watched"]) -> "_Watched":
+        """The rows of several workers, one after the other."""
+        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
+
+
+def _watched(worker: WorkerSeries, part: slice) -> _Watched:
+    kept = (worker.bucket_step >= part.start) & (worker.bucket_step < part.stop)
+    steps = worker.bucket_step[kept]
+    return _Watched(
+        step=steps,
+        index=worker.bucket_index[kept],
+        bytes=worker.bucket_bytes[kept],
+        ready=worker.bucket_ready[kept],
+        start=worker.bucket_start[kept],
+        end=worker.bucket_end[kept],
+        backward_begin=worker.backward_begin[steps.astype(int)],
+    )
 
 
 def _union(starts: Series, ends: Series) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from paceline.network import OFF_RATE
 from paceline.numbers import significant
-from paceline.record import MeasuredLink, MeasuredNetwork
+from paceline.record_parts import MeasuredLink, MeasuredNetwork
 from paceline.units import human_seconds
 
 PAYLOAD_SHARE = 1448 / 1514

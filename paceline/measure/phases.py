@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.measure.series import WorkerSeries
+from paceline.record_parts import Phases
 
-_OWN_PHASES = ("input", "forward", "backward", "update", "other")
 
-
-def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchronous: bool) -> list[dict[str, float]]:
+def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchronous: bool) -> list[Phases]:
     """Each worker's mean seconds per timed step; they add up to its step.
 
     Where workers wait for one another, wait_r = A − A_r with A the last arrival of all, and exchange is the rest until
@@ -23,12 +22,16 @@ def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchr
         arrivals = _arrivals(workers, timed)
         waits = [np.clip(arrivals.max(axis=0) - own, 0, b) for own, b in zip(arrivals, blocked, strict=True)]
     return [
-        {
-            **{name: float(w[name][part].mean()) for name in _OWN_PHASES},
-            "wait": float(waits[rank].mean()),
-            "exchange": float((blocked[rank] - waits[rank]).mean()),
-        }
-        for rank, (w, part) in enumerate(parts)
+        Phases(
+            input=float(w.input[part].mean()),
+            forward=float(w.forward[part].mean()),
+            backward=float(w.backward[part].mean()),
+            wait=float(wait.mean()),
+            exchange=float((exchange - wait).mean()),
+            update=float(w.update[part].mean()),
+            other=float(w.other[part].mean()),
+        )
+        for (w, part), exchange, wait in zip(parts, blocked, waits, strict=True)
     ]
 
 

@@ -2,18 +2,31 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from paceline.errors import DataError, OutputError
 from paceline.files import write_whole
 from paceline.measure.series import WorkerSeries
 from paceline.record import Record
+from paceline.record_parts import GradientTime, Throughput
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfiledWorkload:
+    """The model that was profiled."""
+
+    name: str
+    parameters: int
+    tensors: int
+    gradient_bytes: int
+    unit: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +34,7 @@ class Profile:
     """One worker alone on one device. Seconds are means per step, as in the record it comes from."""
 
     schema_version: int = SCHEMA_VERSION
-    workload: dict[str, Any]
-    """Name, parameters, tensors, gradient_bytes, unit, as in the record."""
+    workload: ProfiledWorkload
 
     spec: str
     """The workload as it is written on the command line."""
@@ -33,7 +45,7 @@ class Profile:
     precision: str
     batch: int
     units_per_step: float
-    throughput: dict[str, Any]
+    throughput: Throughput
     input_seconds: float
     forward_seconds: float
     backward_seconds: float
@@ -42,10 +54,10 @@ class Profile:
     compute_spread: float
     """Half the range of the middle 68 % of forward + backward, over their median: how unlike steps are."""
 
-    gradients: list[dict[str, Any]]
-    """Name, bytes and `ready_seconds` after backward began, in order of registration."""
+    gradients: tuple[GradientTime, ...]
+    """In order of registration."""
 
-    versions: dict[str, str]
+    versions: Mapping[str, str]
 
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
@@ -62,13 +74,19 @@ class Profile:
         environment = record.environment
         cores = len(record.per_worker[0].cores) or environment.threads_per_worker
         return cls(
-            workload={name: value for name, value in record.workload.items() if name not in ("data", "not_trained")},
+            workload=ProfiledWorkload(
+                name=record.workload.name,
+                parameters=record.workload.parameters,
+                tensors=record.workload.tensors,
+                gradient_bytes=record.workload.gradient_bytes,
+                unit=record.workload.unit,
+            ),
             spec=record.spec.workload,
             device=f"{environment.processor}, {cores} core{'s' if cores > 1 else ''}"
             if environment.device_kind == "cpu"
             else record.per_worker[0].device,
             precision=record.spec.precision,
-            batch=record.spec.batch,
+            batch=record.batch,
             units_per_step=float(worker.units[timed].mean()),
             throughput=record.throughput,
             compute_spread=float((high - low) / 2 / middle),
@@ -107,6 +125,6 @@ class Profile:
                 f"{path} has schema version {version}; this Paceline reads up to {SCHEMA_VERSION}: update it."
             )
         try:
-            return cls(**content)
-        except TypeError as error:
-            raise DataError(f"{path} is not a whole profile: {error}.") from error
+            return msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise DataError(f"{path} is not a complete profile: {error}.") from error

@@ -11,9 +11,8 @@ from typing import Any
 from paceline.errors import DataError, SpecError
 from paceline.measure import sidecar
 from paceline.measure.scaling import Scaling
+from paceline.measure.series import WorkerSeries
 from paceline.record import FAILURE_NAME, FILE_NAME, SIDECAR_NAME, STUDY_NAME, Record
-
-_PLACE = ("host", "system", "processor", "cores", "device_kind")
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,9 @@ def scaling_of(folder: Path) -> Scaling | None:
 
 def _in_order(record: Record) -> tuple[Any, ...]:
     """A study's runs as people count: two workers before sixteen."""
-    names = ("workload", "strategy", "workers", "workers_per_device", "batch", "turn")
-    return (*(record.spec[name] for name in names), record.spec.network or "")
+    spec = record.spec
+    shared = spec.workers_per_device
+    return spec.workload, spec.strategy, spec.workers, shared, record.batch, spec.turn, spec.network or ""
 
 
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[Path, Path]]:
@@ -129,28 +129,30 @@ def of_one_machine(runs: Sequence[StoredRun], *, anyway: bool) -> tuple[tuple[St
 
 def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     """Whatever must be equal in records that are compared, and the values it has in these."""
-    found: dict[str, list[Any]] = {}
+    places: dict[str, list[Any]] = {}
     for run in runs:
-        environment = run.record.environment
-        values = {name: environment.get(name) for name in _PLACE}
-        values |= {f"version of {name}": version for name, version in (environment.versions or {}).items()}
-        for what, value in values.items():
-            if value not in found.setdefault(what, []):
-                found[what].append(value)
+        for what, value in run.record.environment.place.items():
+            if value not in places.setdefault(what, []):
+                places[what].append(value)
     sources: dict[str, set[str]] = {}
     for run in runs:
-        data = run.record.workload.data or {}
-        sources.setdefault(run.record.spec.workload, set()).add(str(data.source))
-    for workload, names in sources.items():
-        found[f"data of {workload}"] = sorted(names)
-    return found
+        sources.setdefault(run.record.spec.workload, set()).add(run.record.workload.data.source)
+    return places | {f"data of {workload}": sorted(names) for workload, names in sources.items()}
 
 
 def _as_if_there(record: Record, first: Record) -> Record:
     """The record, as if it had been taken where the first one was, and on its data."""
-    place = {name: first.environment[name] for name in (*_PLACE, "versions") if name in first.environment}
-    same = record.spec.workload == first.spec.workload
-    data = {"data": first.workload.data} if same else {}
-    return dataclasses.replace(
-        record, environment={**record.environment, **place}, workload={**record.workload, **data}
+    workload = record.workload
+    if record.spec.workload == first.spec.workload:
+        workload = dataclasses.replace(workload, data=first.workload.data)
+    there = first.environment
+    environment = dataclasses.replace(
+        record.environment,
+        host=there.host,
+        system=there.system,
+        processor=there.processor,
+        cores=there.cores,
+        device_kind=there.device_kind,
+        versions=there.versions,
     )
+    return dataclasses.replace(record, environment=environment, workload=workload)

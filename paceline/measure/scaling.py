@@ -135,8 +135,8 @@ def _baseline(
     workers = run.spec.workers
     turns = {turn_of(record) for record in setting}
     for scaling in scalings:
-        batch = run.spec.batch * (workers if scaling == "strong" else 1)
-        alike = [b for b in alone if b[0].spec.batch == batch and _is_alike(b[0], run)]
+        batch = run.batch * (workers if scaling == "strong" else 1)
+        alike = [b for b in alone if b[0].batch == batch and _is_alike(b[0], run)]
         here = [b for b in alike if not any(_unlike(b[0], run))]
         if here:
             best = max(here, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))

@@ -64,9 +64,8 @@ class WorkerSeries:
         return cls(**{name: values for name, values in arrays.items() if name in known})
 
     def arrays(self) -> dict[str, Series]:
-        """The arrays by name, empty ones left out."""
-        named = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {name: values for name, values in named.items() if values.size}
+        """The arrays by name, as files hold them."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def of_phase(self, name: str) -> Series:
         """Seconds of every step in the phase called `name`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.measure.series import Series
-from paceline.record import Throughput
+from paceline.record_parts import Throughput
 
 WINDOWS = 20
 CONFIDENCE = 0.95

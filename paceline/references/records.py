@@ -1,46 +1,60 @@
 """Our own records as a table, so that they are audited like everybody's."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from paceline.measure.scaling import ScalingRow, scaling_rows
 from paceline.record import Record
 from paceline.references.base import Method, Reference, Row, Series
+from paceline.settings import Role
+from paceline.spec import SETTINGS, RunSpec, with_role
 from paceline.timing import fixed_timing
 
-_ONE_SERIES = ("workload", "strategy", "feed", "precision")
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Series))
+"""Settings that a series of a table has a field for are part of every label."""
 
 
 def from_records(name: str, records: Sequence[Record], notes: Sequence[str] = ()) -> Reference:
-    """A series per workload, strategy and feed, each with the one-worker runs that it is compared with."""
-    groups: dict[tuple[str, ...], list[ScalingRow]] = {}
+    """Runs alike but for their workers are a series, with the one-worker runs that it is compared with."""
+    groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
     rows = scaling_rows(records)
     for row in rows:
-        groups.setdefault(_kind(row.records[0]), []).append(row)
+        groups.setdefault(kind(row.records[0].spec, with_role(Role.SERIES)), []).append(row)
     alone = {id(record): row for row in rows for record in row.records}
     return Reference(
         name=name,
         title=name,
         source=f"{len(records)} of our own records.",
         notes=tuple(notes),
-        series=tuple(_series(kind, group, alone) for kind, group in groups.items()),
+        series=tuple(_series(group, alone) for group in groups.values()),
     )
 
 
-def _kind(record: Record) -> tuple[str, ...]:
-    return tuple(str(record.spec.get(name)) for name in _ONE_SERIES)
+def kind(spec: RunSpec, names: Sequence[str]) -> tuple[Any, ...]:
+    """The values of settings, equal for runs that agree in them; a default is equal however it was written."""
+    values = ((SETTINGS[name], getattr(spec, name)) for name in names)
+    return tuple(None if setting.is_default(value) else value for setting, value in values)
 
 
-def _series(kind: tuple[str, ...], group: Sequence[ScalingRow], alone: dict[int, ScalingRow]) -> Series:
+def label(spec: RunSpec) -> str:
+    """The name of a run's series: workload, strategy and feed, then what else is unusual."""
+    values = spec.by_role(Role.SERIES).items()
+    shown = {name: value for name, value in values if name in _FIELDS or not SETTINGS[name].is_usual(value)}
+    return " ".join(SETTINGS[name].in_words(value) for name, value in shown.items())
+
+
+def _series(group: Sequence[ScalingRow], alone: dict[int, ScalingRow]) -> Series:
     compared = [alone[id(row.baseline[0])] for row in group if row.baseline]
     rows = {id(row): row for row in (*compared, *group)}
     record = group[0].records[0]
+    spec = record.spec
     return Series(
-        label=" ".join(kind[:3]),
+        label=label(spec),
         rows=tuple(_row(row) for row in rows.values()),
-        workload=kind[0],
-        strategy=kind[1],
-        feed=kind[2],
+        workload=spec.workload,
+        strategy=spec.strategy,
+        feed=spec.feed,
         scaling=next((row.scaling for row in group if row.scaling is not None), None),
         unit=record.throughput.unit,
         method=_method(record),
@@ -49,19 +63,18 @@ def _series(kind: tuple[str, ...], group: Sequence[ScalingRow], alone: dict[int,
 
 def _row(row: ScalingRow) -> Row:
     record = row.records[0]
-    learning: dict[str, Any] = record.learning
-    validation = learning.validation or []
+    learning = record.learning
     return Row(
         workers=record.spec.workers,
         devices=record.devices,
         workers_per_device=record.spec.workers_per_device,
         machine=record.environment.host,
-        batch=record.spec.batch,
+        batch=record.batch,
         throughput=row.throughput.value,
         efficiency_low=row.efficiency.low if row.efficiency is not None else None,
         samples=learning.samples_seen,
         updates=learning.updates,
-        val_loss=validation[-1].loss if validation else None,
+        val_loss=learning.validation[-1].loss if learning.validation else None,
         utilisation_percent=_busy(record),
         remarks=row.notes,
     )
@@ -82,6 +95,6 @@ def _method(record: Record) -> Method:
         rate_from="all workers",
         statistic="median" if fixed is None else "mean",
         reduction=record.learning.reduction,
-        lr_rule=record.learning.lr_rule,
+        lr_rule=record.spec.lr_rule,
         same_machines=True,
     )

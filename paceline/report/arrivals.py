@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import Worker
-from paceline.measure.series import Series
+from paceline.measure.series import Series, WorkerSeries
 from paceline.numbers import ms, percent
 from paceline.report import charts
 from paceline.report.results import Result, Results
@@ -27,7 +27,7 @@ _CUT = 0.02
 
 def arrivals(results: Results) -> Section | None:
     """Strips of the settings in which workers wait for one another; None where none do."""
-    waiting = [(row, row.case) for row in results.rows if row.case is not None and _latest(row.case) is not None]
+    waiting = [(row, row.case) for row in results.rows if _latest(row.case) is not None]
     if not waiting:
         return None
     shown = shown_first(results)

@@ -23,7 +23,7 @@ _HOVER = [
 
 def gap_to_ideal(results: Results) -> Section | None:
     """Stacked bars and their figures; None where nothing was compared with one worker."""
-    compared = [row for row in results.rows if row.case is not None and row.case.baseline is not None]
+    compared = [row for row in results.rows if row.case.baseline is not None]
     divided = [(row, gap) for row in compared if (gap := row.gap) is not None]
     if not compared:
         return None

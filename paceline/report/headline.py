@@ -29,9 +29,8 @@ def about(results: Results) -> str:
     first = results.rows[0].record
     workloads = " and ".join(results.panels[:_NAMED]) + (" and others" if len(results.panels) > _NAMED else "")
     place = first.environment
-    cores = count(place["cores"], "core") if "cores" in place else "some cores"
-    where = f"{place.get('processor', 'a machine')}, {cores}"
-    return f"{workloads} · {conditions(results.rows)} · {where}"
+    cores = "an unknown number of cores" if place.cores is None else count(place.cores, "core")
+    return f"{workloads} · {conditions(results.rows)} · {place.processor}, {cores}"
 
 
 def _first(results: Results, best: Result) -> str:
@@ -64,8 +63,6 @@ def _same_but_slower(row: Result, best: Result) -> bool:
 
 
 def _second(best: Result) -> str:
-    if best.case is None:
-        return "Its records do not hold every phase, so where the time goes is not known."
     return explain(best.case).verdict
 
 
@@ -112,7 +109,7 @@ def table(results: Results) -> PageTable:
 
 _CONDITIONS = (
     Column("workers per device", lambda record: record.spec.workers_per_device, str),
-    Column("batch per worker", lambda record: record.spec.batch, str),
+    Column("batch per worker", lambda record: record.batch, str),
     Column("lr", lambda record: record.learning.lr, "{:g}".format),
     Column("lr rule", lambda record: record.learning.lr_rule, str),
 )

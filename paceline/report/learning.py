@@ -17,7 +17,7 @@ from paceline.report.scaling import conditions
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import PageTable, TableCell, number, word
-from paceline.studies.columns import COLUMNS, NOTHING
+from paceline.studies.columns import COLUMNS
 
 _POINTS = 16_000
 """Of all curves together: what a page scrolls through easily."""
@@ -211,7 +211,8 @@ def _table(rows: Sequence[Result]) -> PageTable:
             number(row.workers),
             *(_column(name, row) for name in ("loss", "val_loss", "samples", "updates", "global_batch")),
             number(row.record.learning.lr, "{:g}".format),
-            *(word(str(row.record.learning.get(name) or NOTHING)) for name in ("lr_rule", "reduction")),
+            word(row.record.learning.lr_rule),
+            word(row.record.learning.reduction),
         )
         for row in rows
     )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.record import Record
+from paceline.settings import Baseline, Role, Setting
+from paceline.spec import BASELINE_STRATEGY, SETTINGS, with_baseline, with_role
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class PlacedRecord:
     @property
     def is_baseline(self) -> bool:
         """One worker that exchanges nothing."""
-        return bool(self.record.spec.workers == 1 and self.record.spec.strategy == "independent")
+        return self.record.spec.workers == 1 and self.record.spec.strategy == BASELINE_STRATEGY
 
 
 @dataclass(frozen=True)
@@ -31,73 +33,87 @@ class Dimension:
 
     name: str
     value: Callable[[PlacedRecord], Any]
-    words: str = "{}"
-    """How a value is written in the name of a curve."""
+    heading: str
+    """Of a column, and of a choice."""
 
-    @property
-    def heading(self) -> str:
-        """Of a column, and of a choice."""
-        return self.name.replace("_", " ")
+    words: Callable[[Any], str] = str
+    """How a value is written in the name of a curve."""
 
     def text(self, place: PlacedRecord) -> str:
         """The value in the words of a curve's name."""
-        value = self.value(place)
-        return self.words.format(f"{value:g}" if isinstance(value, float) else value)
+        return self.words(self.value(place))
 
 
-def _spec(name: str, words: str = "{}") -> Dimension:
-    return Dimension(name, lambda place: place.record.spec.get(name), words)
+def _of_setting(setting: Setting) -> Dimension:
+    """A setting as it is recorded."""
+
+    def words(value: Any) -> str:
+        return f"no {setting.label}" if value is None else setting.in_words(value)
+
+    return Dimension(setting.name, lambda place: getattr(place.record.spec, setting.name), setting.label, words)
 
 
 def _batch(place: PlacedRecord) -> str:
+    record = place.record
+    return f"{record.batch * record.spec.workers} in all" if place.strong else str(record.batch)
+
+
+def _length(place: PlacedRecord) -> str:
+    """All that may end the run: `30 s`, or `within 5 %, 600 s`."""
     spec = place.record.spec
-    return f"{spec.batch * spec.workers} in all" if place.strong else str(spec.batch)
+    given = {name: getattr(spec, name) for name in ("until_percent", *with_role(Role.LENGTH))}
+    return ", ".join(SETTINGS[name].in_words(value) for name, value in given.items() if value is not None)
 
 
-_VARIANT = Dimension("variant", lambda place: place.label)
-_WORKERS, _WORKLOAD = _spec("workers"), _spec("workload")
-_PER_DEVICE = _spec("workers_per_device", "{} per device")
-_NETWORK = Dimension("network", lambda place: place.record.spec.network or "one node")
-_DIMENSIONS = (
-    Dimension("study", lambda place: place.study),
-    _WORKLOAD,
-    _spec("strategy"),
-    _spec("feed"),
-    _PER_DEVICE,
-    _NETWORK,
-    Dimension("batch", _batch, "batch {}"),
-    _spec("precision"),
-    _spec("accumulate", "accumulate {}"),
-    _spec("lr", "lr {}"),
-    _spec("lr_rule", "lr rule {}"),
-    _spec("clip_norm", "clip norm {}"),
-    _spec("cores_per_device", "{} cores per device"),
-    _spec("device"),
-    Dimension("slow_motion", lambda place: place.record.spec.slow_motion or 1.0, "slow motion {}"),
-    _spec("mps", "mps {}"),
-    _spec("timing"),
-    _spec("seed", "seed {}"),
+_STUDY = Dimension("study", lambda place: place.study, "study")
+_VARIANT = Dimension("variant", lambda place: place.label, "variant")
+_LENGTH = Dimension("length", _length, "length")
+_BATCH = Dimension("batch", _batch, SETTINGS["batch"].label, SETTINGS["batch"].in_words)
+_NETWORK = Dimension("network", lambda place: place.record.spec.network or "one node", SETTINGS["network"].label)
+_BY_NAME = {name: _of_setting(one) for name, one in SETTINGS.items()} | {d.name: d for d in (_BATCH, _NETWORK)}
+_BY_NAME |= dict.fromkeys((*with_role(Role.LENGTH), "until_percent"), _LENGTH)
+_WORKERS, _WORKLOAD, _STRATEGY = _BY_NAME["workers"], _BY_NAME["workload"], _BY_NAME["strategy"]
+_DIMENSIONS = tuple(dict.fromkeys((_STUDY, *(_BY_NAME[name] for name in with_role(Role.CURVE)))))
+_WITH_COUNT = (_LENGTH, _BY_NAME["workers_per_device"])
+"""What often follows from the number of workers, and is then no choice of its own."""
+
+_LAST_RESORT = tuple(
+    dict.fromkeys((*_DIMENSIONS, *(_BY_NAME[name] for name in with_role(Role.IDENTITY) if name != "workers")))
 )
-_UNLIKE_BASELINE = ("lr_rule", "mps", "workers_per_device", "slow_motion")
-"""What one worker alone has no use for, so that it does not set the baseline apart."""
+"""Every setting that identifies a run can tell two curves apart where the usual ones do not."""
 
-_OF_A_WORKLOAD = ("batch", "lr", "lr_rule", "clip_norm")
+_UNLIKE_BASELINE = frozenset(with_baseline(Baseline.ALONE, Baseline.UNUSED, Baseline.PREFERRED)) - {_STRATEGY.name}
+"""What one worker alone has no use for, so that it does not set the baseline apart."""
 
 
 def dimensions_of(places: Sequence[PlacedRecord]) -> tuple[Dimension, ...]:
-    """What varies; where nothing does, the strategy names the only curve. A label stands for all that it tells."""
+    """What varies; where nothing does, the strategy names the only curve. A label stands for all that follows from it.
+
+    Two settings with as many workers never have the same name.
+    """
     varying = tuple(d for d in _DIMENSIONS if len(set(map(d.value, _asked(d, places)))) > 1)
     if all(place.label is not None for place in places):
-        varying = (_VARIANT, *(d for d in varying if not _is_told((_VARIANT,), d, places)))
+        varying = (_VARIANT, *(d for d in varying if not _follows((_VARIANT,), d, places)))
     if _WORKLOAD in varying:  # with a model of its own go its batch and its rate
-        varying = tuple(d for d in varying if d.name not in _OF_A_WORKLOAD or not _is_told((_WORKLOAD,), d, places))
-    others = tuple(d for d in varying if d is not _PER_DEVICE)
-    if _PER_DEVICE in varying and _is_told((_WORKERS, *others), _PER_DEVICE, places):
-        varying = others  # no choice of its own
-    varying = varying or tuple(d for d in _DIMENSIONS if d.name == "strategy")
-    short = short_names({str(place.record.spec.workload) for place in places})
-    workload = Dimension("workload", lambda place: short[str(place.record.spec.workload)])
-    return tuple(workload if d is _WORKLOAD else d for d in varying)
+        recipe = with_role(Role.RECIPE)
+        varying = tuple(d for d in varying if d.name not in recipe or not _follows((_WORKLOAD,), d, places))
+    for dimension in _WITH_COUNT:
+        others = tuple(d for d in varying if d is not dimension)
+        if _follows((_WORKERS, *others), dimension, places):
+            varying = others
+    varying += tuple(_needed(varying, places))
+    short = short_names({place.record.spec.workload for place in places})
+    workload = Dimension("workload", lambda place: short[place.record.spec.workload], _WORKLOAD.heading)
+    return tuple(workload if d is _WORKLOAD else d for d in varying or (_STRATEGY,))
+
+
+def _needed(varying: Sequence[Dimension], places: Sequence[PlacedRecord]) -> Iterator[Dimension]:
+    """What else must be named: it differs between settings that have the same name and as many workers."""
+    known = [_WORKERS, *varying]
+    for dimension in _LAST_RESORT:
+        if dimension not in known and not _follows(known, dimension, places):
+            known.append(dimension)
+            yield dimension
 
 
 def short_names(workloads: Set[str]) -> dict[str, str]:
@@ -121,8 +137,8 @@ def _asked(dimension: Dimension, places: Sequence[PlacedRecord]) -> Iterator[Pla
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 
-def _is_told(known: Sequence[Dimension], dimension: Dimension, places: Sequence[PlacedRecord]) -> bool:
-    """Whether what is known of a setting tells this dimension, too."""
+def _follows(known: Sequence[Dimension], dimension: Dimension, places: Sequence[PlacedRecord]) -> bool:
+    """Whether settings that agree in what is known also agree in this dimension."""
     seen: dict[tuple[Any, ...], Any] = {}
     return all(
         seen.setdefault(tuple(d.value(place) for d in known), dimension.value(place)) == dimension.value(place)

@@ -7,11 +7,14 @@ from paceline.explain.verdict import explain
 from paceline.measure.links import in_words
 from paceline.numbers import count
 from paceline.record import Record
+from paceline.record_parts import Environment
 from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
 from paceline.report.section import Section
 from paceline.report.shown import fastest
 from paceline.report.tables import PageTable, word
+from paceline.settings import Role
+from paceline.spec import SETTINGS, with_role
 from paceline.studies.columns import NOTHING
 from paceline.units import human_bytes, human_seconds
 
@@ -34,24 +37,34 @@ def _facts(results: Results) -> PageTable:
 
 
 def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    for name in ("workload", "strategy", "feed", "workers", "batch", "precision", "timing"):
-        yield name, _each(record.spec.get(name) for record in records)
-    yield "learning rate", _each(f"{r.learning.lr:g}" for r in records if r.learning.lr is not None)
+    for name in with_role(Role.SUMMARY):
+        yield SETTINGS[name].label, _each(getattr(record.spec, name) for record in records)
+    yield "learning rate", _each(f"{r.learning.lr:g}" for r in records)
     yield "rule of the learning rate", _each(r.learning.lr_rule for r in records)
-    yield "parameters", _each(f"{n:,}" for r in records if (n := r.workload.parameters) is not None)
-    yield "gradients", _each(human_bytes(n) for r in records if (n := r.workload.gradient_bytes) is not None)
-    yield "data", _each((r.workload.data or {}).get("source") for r in records)
+    yield "parameters", _each(f"{r.workload.parameters:,}" for r in records)
+    yield "gradients", _each(human_bytes(r.workload.gradient_bytes) for r in records)
+    yield "data", _each(r.workload.data.source for r in records)
     yield "repeats of a setting", _range([len(row.runs) for row in results.rows])
     yield "steps timed in a run", _range([r.steps_timed for r in records])
     yield "steps of warm-up, not counted", _range([r.warmup_steps for r in records])
     yield from _emulated(records)
     timed = sorted(r.seconds_timed for r in records)
     yield "time timed in a run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
-    for name in ("host", "system", "processor", "cores", "device_kind", "backend", "threads_per_worker", "git"):
-        yield name.replace("_", " "), _each(r.environment.get(name) for r in records)
-    versions = dict.fromkeys(name for r in records for name in r.environment.versions or {})
-    for name in versions:
-        yield f"version of {name}", _each((r.environment.versions or {}).get(name) for r in records)
+    yield from _machine([r.environment for r in records])
+
+
+def _machine(places: Sequence[Environment]) -> Iterator[tuple[str, str]]:
+    """The machine and the versions of what ran there."""
+    yield "host", _each(place.host for place in places)
+    yield "system", _each(place.system for place in places)
+    yield "processor", _each(place.processor for place in places)
+    yield "cores", _each(place.cores for place in places)
+    yield "device kind", _each(place.device_kind for place in places)
+    yield "backend", _each(place.backend for place in places)
+    yield "threads per worker", _each(place.threads_per_worker for place in places)
+    yield "git", _each(place.git for place in places)
+    for name in dict.fromkeys(name for place in places for name in place.versions):
+        yield f"version of {name}", _each(place.versions.get(name) for place in places)
 
 
 def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -65,8 +78,8 @@ def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
             yield f"links of {asked}, measured", in_words(links)
     emulated = [r.emulation for r in records if r.emulation is not None]
     if emulated:
-        yield "emulated devices", _each(d["source"] for e in emulated for d in e["devices"])
-        yield "slow motion", _each(f"{e['slow_motion']:g}" for e in emulated)
+        yield "emulated devices", _each(device.source for e in emulated for device in e.devices)
+        yield "slow motion", _each(f"{e.slow_motion:g}" for e in emulated)
 
 
 def _each(values: Iterable[object]) -> str:
@@ -85,8 +98,7 @@ def _warnings(results: Results) -> PageTable:
     for note in results.notes:
         said.setdefault(note, {})["the study"] = note
     best = fastest(results.rows)
-    explained = explain(best.case) if best.case else None
-    for note in explained.notes if explained else ():
+    for note in explain(best.case).notes:
         said.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
     for row in results.rows:
         recorded = (text for run in row.runs for text in (*run.record.failures, *run.record.warnings))

@@ -102,7 +102,7 @@ def _records(rows: Sequence[Result]) -> list[Record]:
 def _answer(rows: Sequence[Result]) -> Answer:
     """As `paceline project` gives it; where a batch is divided among the workers, it stays the same in all."""
     most = max(rows, key=lambda row: row.workers)
-    whole = most.record.spec.batch * most.workers if most.scaling.scaling == "strong" else None
+    whole = most.record.batch * most.workers if most.scaling.scaling == "strong" else None
     counts = parse_workers(f"1..{_TIMES * most.workers}")
     points = [Point(n, batch=None if whole is None else whole / n) for n in counts if whole is None or whole >= n]
     return Runs.of(_records(rows), most.record.spec.strategy).ask(points, Question())

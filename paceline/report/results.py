@@ -13,15 +13,9 @@ from paceline.breakdown.gap import Gap
 from paceline.measure.runs import StoredRun, find, of_one_machine, scaling_of
 from paceline.measure.scaling import Scaling, ScalingRow
 from paceline.numbers import count
-from paceline.record import PHASES, SIDECAR_NAME, STUDY_NAME, Record
+from paceline.record import SIDECAR_NAME, STUDY_NAME, Record
 from paceline.report.lines import Dimension, PlacedRecord, dimensions_of
 from paceline.studies.columns import Column, Value
-
-_OF_A_WORKER = (
-    *("rank", "device", "phases", "late_seconds", "last_share", "cpu_seconds_per_step", "queued_seconds_per_step"),
-    *("utilisation_percent", "loader_utilisation_percent"),
-)
-"""What an explanation takes from a worker's row."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,8 @@ class Result:
     source: Source
     runs: tuple[StoredRun, ...]
     scaling: ScalingRow
-    case: Comparison | None
-    """What its step consists of; None where the records do not hold every phase of every worker."""
+    case: Comparison
+    """What its step consists of."""
 
     line: str
     """The curve it is a point of: all that varies but the number of workers."""
@@ -73,12 +67,12 @@ class Result:
     @cached_property
     def gap(self) -> Gap | None:
         """The distance to the ideal, where there is one that is more than noise."""
-        return self.case.clear_gap if self.case else None
+        return self.case.clear_gap
 
     @property
     def workers(self) -> int:
         """Of every repeat."""
-        return int(self.record.spec.workers)
+        return self.record.spec.workers
 
     @property
     def label(self) -> str:
@@ -88,22 +82,20 @@ class Result:
     @property
     def panel(self) -> str:
         """What can share an axis: one model, whatever its options, counted in one unit."""
-        return str(self.record.spec.workload).partition(":")[0]
+        return self.record.spec.workload.partition(":")[0]
 
     @property
     def unit(self) -> str:
         """Of its throughput."""
-        return str(self.record.throughput.unit)
+        return self.record.throughput.unit
 
     @property
     def conditions(self) -> str:
         """Weak or strong, batch and learning rate: what stands beside every number."""
-        spec, learning = self.record.spec, self.record.learning
+        batch, learning = self.record.batch, self.record.learning
         scaling = f"{self.scaling.scaling} scaling, " if self.scaling.scaling else ""
-        rate = learning.lr
-        rule = learning.lr_rule or "none"
-        told = "lr not known" if rate is None else f"lr {rate:g}" + (f" (rule {rule})" if rule != "none" else "")
-        return f"{scaling}batch {spec.batch} per worker, {spec.batch * self.workers} in all, {told}"
+        rule = f" (rule {learning.lr_rule})" if learning.lr_rule != "none" else ""
+        return f"{scaling}batch {batch} per worker, {batch * self.workers} in all, lr {learning.lr:g}{rule}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +134,7 @@ class _Setting:
     source: Source
     scaling: ScalingRow
     runs: tuple[StoredRun, ...]
-    case: Comparison | None
+    case: Comparison
 
 
 def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
@@ -217,20 +209,9 @@ def _incomplete(source: Source, runs: Sequence[StoredRun]) -> Iterator[str]:
 def _settings(source: Source, runs: Sequence[StoredRun]) -> Iterator[_Setting]:
     """Settings of one study beside their baselines, in the order of the runs."""
     for case in comparisons(runs, scaling=source.scaling):
-        whole = all(map(_is_whole, (*case.scaling.records, *case.scaling.baseline)))
-        yield _Setting(source, case.scaling, case.setting.runs, case if whole else None)
-
-
-def _is_whole(record: Record) -> bool:
-    """Whether all that an explanation needs is in the record: a foreign or older one may lack phases."""
-    phases = [record.phases, *(worker.phases for worker in record.per_worker)]
-    measured = all(isinstance(p.get(name), int | float) for p in phases for name in PHASES)
-    return measured and all(name in worker for worker in record.per_worker for name in _OF_A_WORKER)
+        yield _Setting(source, case.scaling, case.setting.runs, case)
 
 
 def measured(column: Column, result: Result) -> Value:
-    """The median over the repeats; what a record does not hold was not measured."""
-    try:
-        return column.over(result.scaling.records)
-    except (KeyError, IndexError):
-        return None
+    """The median over the repeats; None: not measured."""
+    return column.over(result.scaling.records)

@@ -205,10 +205,10 @@ def conditions(here: Sequence[Result]) -> str:
     scaling = f"{' and '.join(several)} scaling" if several else "not compared with one worker"
     parts = [scaling]
     for name, values in (
-        ("batch {} per worker", {r.record.spec.batch for r in here}),
+        ("batch {} per worker", {r.record.batch for r in here}),
         ("lr {}", {r.record.learning.lr for r in here}),
     ):
-        written = sorted(f"{v:g}" for v in values if v is not None)
+        written = sorted(f"{v:g}" for v in values)
         if len(written) == 1:
             parts.append(name.format(written[0]))
         elif written:

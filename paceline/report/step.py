@@ -8,7 +8,9 @@ import numpy as np
 
 from paceline.breakdown.trace import trace
 from paceline.measure.runs import StoredRun
+from paceline.measure.series import WorkerSeries
 from paceline.numbers import count, ms
+from paceline.record_parts import PHASES
 from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
@@ -21,10 +23,6 @@ _PARTS = ("forward", _EXPOSED, "backward", "wait", "input", _HIDDEN, "other", "u
 """In the order of the colours: the exchange, hidden and exposed, must stand out from what it hides behind."""
 
 _LANE = 30
-_NEEDED = (
-    *("begin", "end", "arrival", "samples", "held"),
-    *("input", "forward", "backward", "exchange", "update", "other"),
-)
 
 
 def step(results: Results) -> Section | None:
@@ -55,8 +53,6 @@ def _chosen(results: Results) -> list[Result]:
 
 
 def _overlap(row: Result) -> Iterator[str]:
-    if row.case is None:
-        return
     setting = row.case.setting
     hidden = setting.hidden_seconds
     if hidden is not None:
@@ -103,7 +99,15 @@ def _typical_step(row: Result) -> list[dict[str, Any]]:
 
 
 def _is_whole(series: Sequence[WorkerSeries]) -> bool:
-    return all(name in worker for worker in series for name in _NEEDED)
+    """Whether every worker has what a trace is made of: files of earlier versions may lack some of it."""
+    return all(
+        needed.size
+        for worker in series
+        for needed in (
+            *(worker.begin, worker.end, worker.arrival, worker.samples, worker.held),
+            *(worker.of_phase(name) for name in PHASES if name != "wait"),  # which follows from the arrivals
+        )
+    )
 
 
 def _nearest_to_median(run: StoredRun, series: Sequence[WorkerSeries]) -> int | None:

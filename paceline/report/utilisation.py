@@ -45,7 +45,7 @@ def _busy(row: Result) -> dict[str, float]:
     devices = [device for run in row.runs for device in run.record.utilisation if device.busy_percent is not None]
     if not devices:
         return {}
-    busy = statistics.fmean(device.busy_percent for device in devices)
+    busy = statistics.fmean(device.busy_percent or 0.0 for device in devices)
     own = [device.workers_percent for device in devices if device.workers_percent is not None]
     if len(own) < len(devices):
         return {_ANYONE: busy}

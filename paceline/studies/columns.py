@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline.numbers import number
 from paceline.record import Record
+from paceline.record_parts import PHASES, PhaseName
 from paceline.units import human_bytes, human_seconds
 
 NOTHING = "–"
@@ -48,7 +49,8 @@ def _utilisation(record: Record) -> float | None:
         device.workers_percent if device.workers_percent is not None else device.busy_percent
         for device in record.utilisation
     ]
-    return statistics.fmean(shares) if shares and None not in shares else None
+    known = [share for share in shares if share is not None]
+    return statistics.fmean(known) if known and len(known) == len(shares) else None
 
 
 def _last_loss(record: Record) -> float | None:
@@ -65,14 +67,14 @@ def _memory(record: Record) -> int | None:
     return max((w.peak_memory_bytes for w in record.per_worker if w.peak_memory_bytes is not None), default=None)
 
 
-def _phase(name: str) -> Column:
-    return Column(f"{name} per step", lambda record: record.phases.get(name), human_seconds)
+def _phase(name: PhaseName) -> Column:
+    return Column(f"{name} per step", lambda record: record.phases.of(name), human_seconds)
 
 
 COLUMNS: Mapping[str, Column] = {
     "val_loss": Column("val_loss", lambda record: record.learning.val_loss, number),
     "loss": Column("last loss", _last_loss, number),
-    "time": Column("time", lambda record: sum(record.wall_seconds.values()), human_seconds),
+    "time": Column("time", lambda record: record.wall_seconds.total, human_seconds),
     "utilisation": Column("utilisation", _utilisation, _percent),
     "memory": Column("memory", _memory, human_bytes),
     "epochs": Column("epochs", _epochs, number),
@@ -82,7 +84,7 @@ COLUMNS: Mapping[str, Column] = {
     "step": Column("step", lambda record: record.step_seconds, human_seconds),
     "sent": Column("sent per step", lambda record: record.traffic.sent_bytes_per_worker_and_step, human_bytes),
     "data": Column("data", lambda record: record.workload.data.source, str),
-    **{name: _phase(name) for name in ("input", "forward", "backward", "exchange", "wait", "update", "other")},
+    **{name: _phase(name) for name in PHASES},
 }
 
 

@@ -1,7 +1,7 @@
 """A row per epoch: how long it took, and what was learned by its end."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,23 @@ class Epoch:
     """Mean over its steps."""
 
     val_loss: float | None
-    metrics: dict[str, float | None]
+    metrics: Mapping[str, float | None]
 
 
 def epochs_of(record: Record, folder: Path) -> list[Epoch]:
     """The epochs of a run that ended with a validation."""
-    ends = [v for v in record.learning.validation if v.epoch is not None and float(v.epoch).is_integer()]
+    ends = [(v.epoch, v) for v in record.learning.validation if v.epoch is not None and v.epoch.is_integer()]
     if not ends:
         return []
     series = sidecar.load(folder)
     found, first = [], 0
-    for end in ends:
+    for number, end in ends:
         steps = slice(first, end.step)
         first = end.step
         losses = [loss for loss in record.learning.loss[steps] if loss is not None]
         found.append(
             Epoch(
-                epoch=int(end.epoch),
+                epoch=int(number),
                 seconds=max(float((worker.end[steps] - worker.begin[steps]).sum()) for worker in series),
                 loss=statistics.fmean(losses) if losses else None,
                 val_loss=end.loss,

@@ -14,9 +14,10 @@ from paceline.engines.plan import Plan, plan
 from paceline.errors import DeviceError, RequestError
 from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
+from paceline.migrations import strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import Baseline, Role
-from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, with_baseline, with_role
+from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, settings_alone, with_baseline, with_role
 from paceline.studies.definition import FIT, Study, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
@@ -187,7 +188,7 @@ def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell
     for cell in asked:
         if cell.spec is None:
             continue
-        alone = {**cell.settings, **_alone()}
+        alone = {**cell.settings, **settings_alone()}
         written = json.dumps(alone, sort_keys=True)
         baseline = known.setdefault(written, known.get(written) or _cell(study, alone, site, added=True))
         shared = _shared(baseline.spec) if baseline.spec is not None else (baseline.key,)
@@ -204,22 +205,21 @@ def _is_alone(spec: RunSpec) -> bool:
     return spec.workers == 1 and spec.strategy == BASELINE_STRATEGY
 
 
-def _alone() -> dict[str, Any]:
-    """The settings of one worker alone on one device, in place of a run's own."""
-    return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}
-
-
 def _shared(spec: RunSpec) -> tuple[Any, ...]:
     """What runs share that are compared with the same baseline."""
     return tuple(getattr(spec, name) for name in with_baseline(Baseline.SAME, Baseline.PREFERRED))
 
 
 def key_of(settings: Mapping[str, Any]) -> str:
-    """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults."""
+    """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults.
+
+    Strategies are spelled as schema 1 did, so that the finished runs of an earlier version are found.
+    """
+    strategy = strategy_of_schema_1(settings.get("strategy", RunSpec.strategy))
     identity = with_role(Role.IDENTITY)
-    given = {k: _plain(v) for k, v in settings.items() if k in identity and not SETTINGS[k].is_default(v)}
+    spelled = {**settings, "strategy": strategy}
+    given = {k: _plain(v) for k, v in spelled.items() if k in identity and not SETTINGS[k].is_default(v)}
     digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:12]
-    strategy = settings.get("strategy", RunSpec.strategy)
     words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
     return "-".join(words)
 

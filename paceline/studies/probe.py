@@ -9,7 +9,8 @@ from paceline.engines.base import Engine, NoDisplay
 from paceline.engines.plan import plan
 from paceline.errors import PacelineError
 from paceline.feeds.catalogue import DatasetOptions, resolve
-from paceline.spec import RunSpec
+from paceline.settings import Baseline, Role
+from paceline.spec import RunSpec, settings_alone, with_baseline, with_role
 
 _PROBE_SECONDS = 1.0
 _MOST_PROBES = 8
@@ -39,8 +40,9 @@ class _Ear(NoDisplay):
 
 def _kind(spec: RunSpec) -> tuple[object, ...]:
     """Runs whose steps differ by no more than batch and workers."""
-    more = (spec.device, spec.slow_motion, spec.epochs)
-    return spec.workload, spec.feed, spec.precision, spec.accumulate, spec.cores_per_device, *more
+    same = with_baseline(Baseline.SAME)
+    step = (getattr(spec, name) for name in with_role(Role.STEP) if name in same)
+    return *step, spec.slow_motion, spec.epochs
 
 
 def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) -> dict[tuple[object, ...], Probe]:
@@ -63,16 +65,10 @@ def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) 
 def _one(spec: RunSpec, engine: Engine) -> Probe:
     alone = replace(
         spec,
-        workers=1,
-        workers_per_device=1,
-        strategy="independent",
-        nodes=1,
-        network=None,
+        **settings_alone(),
         seconds=_PROBE_SECONDS,
         until_percent=_NEVER_NARROW_PERCENT,
         timing="detected",
-        lr_rule="none",
-        lr_warmup=None,
         validate="off",
         checkpoint_every=None,
     )

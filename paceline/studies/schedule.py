@@ -78,7 +78,7 @@ class Pace:
 
     def learn(self, run: Run, record: Record) -> None:
         """One more is known."""
-        seconds = sum(record.wall_seconds.values())
+        seconds = record.wall_seconds.total
         for mean in (self._cells[run.cell.key], self._workloads[run.spec.workload], self._all):
             mean.add(seconds)
 

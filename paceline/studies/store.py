@@ -22,7 +22,7 @@ from typing import Any
 from paceline.errors import DataError, OutputError
 from paceline.files import sync, write_whole
 from paceline.measure import sidecar
-from paceline.migrations import SCHEMA_VERSION
+from paceline.migrations import SCHEMA_VERSION, migrated_settings
 from paceline.record import FAILURE_NAME, FILE_NAME, STUDY_NAME, Record
 from paceline.studies.grid import Cell, Grid, Run
 
@@ -225,7 +225,7 @@ def _checked(there: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("cells is not a table of tables")
     if not isinstance(repeats, int):
         raise ValueError(f"repeats is {repeats!r}, not a whole number")
-    return there
+    return {**there, "cells": {key: migrated_settings(cell) for key, cell in cells.items()}}
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
@@ -255,12 +255,12 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
 
 def _load(folder: Path, run: Run) -> Record:
     record = Record.load(folder)
-    # What a spec leaves open (None) is resolved in the run; what an older record does not know had no other value then.
-    planned = {name: value for name, value in run.spec.to_dict().items() if value is not None and name in record.spec}
-    other = [name for name, value in planned.items() if record.spec[name] != value]
+    # What the plan leaves open (None) is resolved in the run.
+    planned = {name: value for name, value in run.spec.to_dict().items() if value is not None}
+    there = record.spec.to_dict()
+    other = ", ".join(f"{name} {there[name]}" for name, value in planned.items() if there[name] != value)
     if other:
-        told = ", ".join(f"{name} {record.spec[name]}" for name in other)
-        raise DataError(f"{folder / FILE_NAME} is the record of another run ({told}).")
+        raise DataError(f"{folder / FILE_NAME} is the record of another run ({other}).")
     sidecar.verify(folder, record)
     return record
 

@@ -12,6 +12,8 @@ from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
 from paceline.numbers import number, rate
 from paceline.record import Record
+from paceline.settings import Baseline, Role
+from paceline.spec import SETTINGS
 from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
 from paceline.studies.epochs import epochs_of, over_repeats
@@ -19,14 +21,11 @@ from paceline.studies.grid import Cell, Grid, differing
 from paceline.studies.store import Contents, Store
 from paceline.units import human_seconds
 
-_LENGTHS = ("steps", "epochs", "seconds", "until_percent")
 IDEAL = "ideal"
 """A column that needs the baseline: the devices' one-worker rates together."""
 
-_BELOW = ("batch", "lr")  # as resolved in the runs; columns of their own, or in the title
 _FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
 _NAMED_ROWS = 3
-_UNLIKE_BASELINE = ("lr_rule", "lr_warmup", "mps")  # what one worker alone has no use for
 
 
 @dataclass(frozen=True)
@@ -135,16 +134,18 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     asked = differing(row.cell for row in rows if not row.cell.added)
     varying = differing(row.cell for row in rows)
     written = [name for _, axes in grid.study.blocks for name in axes]
+    resolved: dict[str, list[Any]] = {"batch": _batches(rows), "lr": _rates(rows)}
     for name in sorted(varying, key=lambda name: written.index(name) if name in written else -1):
-        follows = name in _LENGTHS and grid.study.equal is not None  # from what is equal
-        only_baseline = name in _UNLIKE_BASELINE and name not in asked
-        if name in told or name in _BELOW or follows or only_baseline:
+        ends_a_run = SETTINGS[name].has(Role.LENGTH) or name == "until_percent"
+        follows = ends_a_run and grid.study.equal is not None  # from what is equal
+        only_baseline = SETTINGS[name].baseline is Baseline.UNUSED and name not in asked
+        if name in told or name in resolved or follows or only_baseline:
             continue
         values = [row.cell.setting(name) for row in rows]
         texts = [NOTHING if value is None else str(value) for value in values]
         numeric = all(isinstance(value, int | float | None) for value in values)
-        yield TableColumn(name, name.replace("_", " "), values, texts, numeric)
-    for name, values in (("batch", _batches(rows)), ("lr", _rates(rows))):
+        yield TableColumn(name, SETTINGS[name].label, values, texts, numeric)
+    for name, values in resolved.items():
         if len({value for value in values if value is not None}) > 1:
             heading = "batch per worker" if name == "batch" else name
             texts = [NOTHING if v is None else str(v) if isinstance(v, int) else f"{v:g}" for v in values]
@@ -152,7 +153,7 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
 
 
 def _batches(rows: Sequence[StudyRow]) -> list[int | None]:
-    return [row.records[0].spec.batch if row.records else row.cell.setting("batch") for row in rows]
+    return [row.records[0].batch if row.records else row.cell.setting("batch") for row in rows]
 
 
 def _rates(rows: Sequence[StudyRow]) -> list[float | None]:
@@ -291,8 +292,9 @@ def _not_equal(study: Study, row: StudyRow) -> str | None:
     if study.equal is None:
         return None
     asked = study.samples if study.equal == "samples" else row.cell.settings["steps"]
-    name = "samples_seen" if study.equal == "samples" else "updates"
-    made = next((record.learning[name] for record in row.records if record.learning[name] != asked), None)
+    learned = (record.learning for record in row.records)
+    counts = (one.samples_seen if study.equal == "samples" else one.updates for one in learned)
+    made = next((made for made in counts if made != asked), None)
     if made is None:
         return None
     if row.cell.setting("until_percent") is not None:

@@ -9,7 +9,7 @@ import msgspec
 import torch
 from torch import nn
 
-from paceline.record import Validation
+from paceline.record_parts import Validation
 from paceline.spec import RunSpec
 from paceline.strategies.base import Replica
 from paceline.strategies.group import Group

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from paceline.record import TrafficCount, Validation, WallSeconds, WorkloadFacts
+from paceline.record_parts import TrafficCount, Validation, WallSeconds, WorkloadFacts
 
 
 @dataclass(frozen=True, kw_only=True)

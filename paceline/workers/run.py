@@ -13,7 +13,7 @@ import torch
 from paceline.devices.base import Slot
 from paceline.errors import SpecError
 from paceline.measure.stopping import Stopping
-from paceline.record import DataSource, TrafficCount, WallSeconds, WorkloadFacts
+from paceline.record_parts import DataSource, TrafficCount, WallSeconds, WorkloadFacts
 from paceline.spec import RunSpec
 from paceline.traffic.base import Payload, by_pattern
 from paceline.workers.assemble import Parts, assemble
@@ -46,7 +46,7 @@ def run(assignment: Assignment, link: ParentLink, gifts: Gifts) -> WorkerReport:
         train(course, parts.feed.batches(parts.progress.step), parts.progress)
         pause.meter.pause()
         training = time.perf_counter() - started
-        np.savez(assignment.series, **course.clock.series())  # type: ignore[arg-type]  # names are never allow_pickle
+        np.savez(assignment.series, **course.clock.series().arrays())  # type: ignore[arg-type]  # names are never allow_pickle
         return _report(
             parts,
             assignment.slot,
@@ -166,7 +166,7 @@ def _total_steps(parts: Parts) -> int | None:
 def _report(
     parts: Parts, slot: Slot, pause: Pause, course: Course, *, wall_seconds: WallSeconds, stopped_early: bool
 ) -> WorkerReport:
-    steps = len(course.clock.series()["end"])
+    steps = len(course.clock.series().end)
     trained = {name: p for name, p in parts.module.named_parameters() if p.requires_grad}
     return WorkerReport(
         device=slot.device,

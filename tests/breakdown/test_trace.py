@@ -54,12 +54,12 @@ def test_slices_lie_within_their_step_and_add_up_to_the_series(tmp_path: Path, s
         for step, events in by_step.items():
             whole = events.pop(f"step {step}")
             begin, end = whole["ts"], whole["ts"] + whole["dur"]
-            assert end - begin == pytest.approx(1e6 * (worker["end"][step] - worker["begin"][step]), abs=NANOSECOND)
+            assert end - begin == pytest.approx(1e6 * (worker.end[step] - worker.begin[step]), abs=NANOSECOND)
             lengths = {name: event["dur"] for name, event in events.items()}
             blocked = lengths.pop("wait", 0.0) + lengths.pop("exchange", 0.0)
-            assert blocked == pytest.approx(1e6 * worker["exchange"][step], abs=3 * NANOSECOND)
+            assert blocked == pytest.approx(1e6 * worker.exchange[step], abs=3 * NANOSECOND)
             for name in USUAL.keys() - {"exchange"}:
-                assert lengths.get(name, 0.0) == pytest.approx(1e6 * worker[name][step], abs=3 * NANOSECOND)
+                assert lengths.get(name, 0.0) == pytest.approx(1e6 * worker.of_phase(name)[step], abs=3 * NANOSECOND)
             for event in events.values():
                 assert begin <= event["ts"] <= event["ts"] + event["dur"] <= end + NANOSECOND
 
@@ -79,15 +79,15 @@ def test_buckets_carry_their_moments_and_bytes(tmp_path: Path) -> None:
     run = run_of(tmp_path, **BUCKETS)
     events = traced(run, tmp_path / "trace.json", range(7, 8))
     assert run.series is not None
-    worker, origin = run.series[1], min(w["begin"][0] for w in run.series)
+    worker, origin = run.series[1], min(w.begin[0] for w in run.series)
     shown = {
         e["args"]["bucket"]: e for e in events if e["pid"] == 1 and e["name"].startswith("bucket") and e["ph"] == "X"
     }
     ready = {e["args"]["bucket"]: e["ts"] for e in events if e["pid"] == 1 and e["ph"] == "i"}
     assert shown.keys() == ready.keys() == {0, 1, 2}
-    rows = worker["bucket_step"] == 7
+    rows = worker.bucket_step == 7
     for index, size, when, start, end in zip(
-        *(worker[f"bucket_{name}"][rows] for name in ("index", "bytes", "ready", "start", "end")), strict=True
+        *(worker.arrays()[f"bucket_{name}"][rows] for name in ("index", "bytes", "ready", "start", "end")), strict=True
     ):
         event = shown[int(index)]
         assert event["args"] == {"step": 7, "bucket": int(index), "bytes": int(size)}

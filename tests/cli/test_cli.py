@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from paceline.record import SCHEMA_VERSION
+
 TESTS = Path(__file__).parent.parent
 SMALL = ["faulty:faulty", "--workers", "2", "--strategy", "allreduce"]
 
@@ -38,7 +40,7 @@ def test_train_prints_a_summary_and_leaves_a_record(tmp_path: Path) -> None:
     for word in ("throughput", "points/s", "validation", "lr 0.05 (rule none)", "gradients by mean", "a line"):
         assert word in finished.stdout
     (record,) = (tmp_path / "runs").glob("*/record.json")
-    assert json.loads(record.read_text())["schema_version"] == 1
+    assert json.loads(record.read_text())["schema_version"] == SCHEMA_VERSION
 
 
 def test_json_is_one_object_on_stdout_and_words_go_to_stderr(tmp_path: Path) -> None:
@@ -61,6 +63,21 @@ WRONG = {
     "unknown feed": (["train", "vae", "--steps", "1", "--feed", "data"], "Valid: dataset, synthetic"),
     "a chain of what does not wrap": (["train", "vae", "--steps", "1", "--strategy", "ps+allreduce"], "wraps no other"),
     "negative count": (["train", "vae", "--steps", "-1"], "--steps -1 is not valid: it must be at least 1"),
+    "words for a count": (["train", "vae", "--steps", "1", "--workers", "two"], "--workers two is not valid"),
+    "a part of a sample": (
+        ["train", "vae", "--steps", "1", "--batch", "1.5"],
+        "--batch 1.5 is not valid: it must be a",
+    ),
+    "no workers": (["train", "vae", "--steps", "1", "--workers", "0"], "--workers 0 is not valid: it must be at least"),
+    "no number": (["train", "vae", "--steps", "1", "--lr", "nan"], "--lr nan is not valid: it must be above 0"),
+    "neither on nor off": (["train", "vae", "--steps", "1", "--mps", "maybe"], "value of --mps. Valid: on, off"),
+    "no amount of time": (["train", "vae", "--seconds", "soon"], "write it like 90s"),
+    "unknown rule": (["train", "vae", "--steps", "1", "--lr-rule", "cubic"], "Valid: none, linear, sqrt"),
+    "a missing settings file": (["train", "--spec", "missing.toml"], "missing.toml cannot be read"),
+    "a settings file with a wrong type": (["train", "--spec", "two.toml"], "--workers 'two' is not valid"),
+    "no workload": (["train", "--steps", "1"], "Say what to train: paceline train WORKLOAD"),
+    "words for an axis": (["study", "vae", "--steps", "1", "--workers", "1,two"], "--workers two is not valid"),
+    "an unknown word on an axis": (["study", "vae", "--steps", "1", "--lr-rule", "cubic"], "Valid: none, linear"),
     "no length": (["train", "vae"], "one of --steps, --epochs and --seconds"),
     "two lengths": (["train", "vae", "--steps", "1", "--epochs", "1"], "one of --steps, --epochs and --seconds"),
     "workers that do not fill devices": (
@@ -87,7 +104,10 @@ WRONG = {
         "use --steps or --seconds",
     ),
     "a name that is too long": (["train", "faulty:faulty", "--steps", "1", "--out", "x" * 300], "choose another"),
-    "a huge seed": (["train", "vae", "--steps", "1", "--seed", "99999999999999999999"], "below 2⁶³"),
+    "a huge seed": (
+        ["train", "vae", "--steps", "1", "--seed", "99999999999999999999"],
+        "it must be from 0 to 9,223,372",
+    ),
     "something that is no function": (["train", "os:path", "--steps", "1"], "is not a function"),
     "a thousand servers": (["train", "vae", "--steps", "1", "--strategy", "ps:servers=1000"], "from 1 to 64"),
     "a rate scaled for replicas that train alone": (
@@ -104,6 +124,7 @@ WRONG = {
 def test_a_wrong_request_exits_2_with_the_remedy_and_changes_nothing(what: str, tmp_path: Path) -> None:
     arguments, remedy = WRONG[what]
     (tmp_path / "bad.toml").write_text("steps = = 3")
+    (tmp_path / "two.toml").write_text('workload = "vae"\nsteps = 1\nworkers = "two"')
     mnist = tmp_path / "data" / "mnist"
     mnist.mkdir(parents=True)
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):

@@ -366,7 +366,7 @@ def same(folder: Path) -> dict[str, dict[str, Any]]:
     assert not (folder / "damaged").exists()
     assert not (folder / "failed").exists()
     records = {p.name: Record.load(p) for p in (folder / "runs").iterdir()}
-    return {key: {**record.spec, "samples": record.learning["samples_seen"]} for key, record in records.items()}
+    return {key: {**record.spec.to_dict(), "samples": record.learning.samples_seen} for key, record in records.items()}
 
 
 def test_killed_at_random_moments_it_ends_with_every_record_once(tmp_path: Path, scratch: str) -> None:

@@ -13,10 +13,11 @@ from paceline.engines.paces import paces_of
 from paceline.engines.plan import plan
 from paceline.errors import DataError, DeviceError, SpecError
 from paceline.measure.emulation import host_limits, host_was_limit
-from paceline.measure.profile import Profile
+from paceline.measure.profile import Profile, ProfiledWorkload
 from paceline.measure.scaling import scaling_rows
 from paceline.numbers import rate
 from paceline.record import Record
+from paceline.record_parts import GradientTime, MeasuredLink, MeasuredNetwork, Throughput
 from paceline.references.published import rate_of
 from paceline.spec import RunSpec
 from paceline.studies.table import figure
@@ -36,59 +37,61 @@ def test_a_worker_alone_has_the_rate_of_its_device_at_any_slow_motion(tmp_path: 
     for slow_motion in (1.0, 2.0):
         record = run(tmp_path / str(slow_motion), slow_motion=slow_motion)
         # Never faster than its device; slower where a core is taken away for a while, but not by the slow motion's 2.
-        assert 24 < record.throughput["value"] <= 40.4
+        assert 24 < record.throughput.value <= 40.4
         assert record.emulation is not None
-        assert record.emulation["slow_motion"] == slow_motion
-        assert record.emulation["device_seconds_per_step"] == pytest.approx(0.2)
-        assert record.wall_seconds["training"] >= 5 * 0.2 * slow_motion
-        assert {gradient["bytes"] for gradient in record.gradients}
+        assert record.emulation.slow_motion == slow_motion
+        assert record.emulation.device_seconds_per_step == pytest.approx(0.2)
+        assert record.wall_seconds.training >= 5 * 0.2 * slow_motion
+        assert {gradient.bytes for gradient in record.gradients}
         assert record.step_seconds >= 0.199
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
 def test_gradients_of_real_size_are_exchanged_and_nothing_is_learned(strategy: str, tmp_path: Path) -> None:
     record = run(tmp_path, workers=3, strategy=strategy)
-    assert record.traffic["counted"] == record.traffic["claimed"]
-    assert record.traffic["sent_bytes_per_worker_and_step"] > 2 * 200_000
+    assert record.traffic.counted == record.traffic.claimed
+    assert record.traffic.sent_bytes_per_worker_and_step > 2 * 200_000
     assert record.devices == 3
-    assert set(record.learning["loss"]) == {None}
-    assert record.spec["optimizer"] == "sgd"
-    assert [row["busy_percent"] for row in record.utilisation] == [None] * 3
+    assert set(record.learning.loss) == {None}
+    assert record.spec.optimizer == "sgd"
+    assert [row.busy_percent for row in record.utilisation] == [None] * 3
     assert record.emulation is not None
-    assert 0 <= record.emulation["host_stolen_percent"] <= record.emulation["host_busy_percent"]
+    assert 0 <= record.emulation.host_stolen_percent <= record.emulation.host_busy_percent
 
 
 def test_a_profile_from_a_file_sets_when_every_gradient_is_ready(tmp_path: Path) -> None:
     ready = {"tensors.3": 0.1, "tensors.1": 0.2, "tensors.2": 0.25, "tensors.0": 0.3}
     profile = Profile(
-        workload={},
+        workload=ProfiledWorkload(name="resnet18", parameters=4, tensors=4, gradient_bytes=16, unit="images"),
         spec=SIZED,
         device="a device",
         precision="fp32",
         batch=8,
         units_per_step=8,
-        throughput={},
+        throughput=Throughput(value=20.0, low=None, high=None, unit="images/s"),
         input_seconds=0.0,
         forward_seconds=0.05,
         backward_seconds=0.3,
         update_seconds=0.0,
         other_seconds=0.0,
         compute_spread=0.0,
-        gradients=[{"name": name, "bytes": 4, "ready_seconds": seconds} for name, seconds in ready.items()],
+        gradients=tuple(GradientTime(name=n, bytes=4, ready_seconds=s) for n, s in ready.items()),
         versions={},
     )
     profile.save(tmp_path / "device.json")
     record = run(tmp_path / "run", device=f"emulated:{tmp_path / 'device.json'}", steps=8)
-    found = {gradient["name"]: gradient["ready_seconds"] for gradient in record.gradients}
+    found = {gradient.name: gradient.ready_seconds for gradient in record.gradients}
     assert found == pytest.approx(ready, abs=0.04)
     with pytest.raises(SpecError, match=r"is a profile of workload resnet18:.* and this run has vae"):
         plan(spec_of(workload="vae", device=f"emulated:{tmp_path / 'device.json'}"))
+    with pytest.raises(SpecError, match=r"is a profile of batch 8, and this run has 4: make one with .* --batch 4"):
+        plan(spec_of(batch=4, device=f"emulated:{tmp_path / 'device.json'}"))
 
 
 def test_a_host_that_cannot_keep_up_is_said_to_be_the_limit(tmp_path: Path) -> None:
     record = run(tmp_path, device="emulated:rate=1000000")
     assert record.emulation is not None
-    assert record.emulation["host_limits"]
+    assert record.emulation.host_limits
     told = host_was_limit([record])
     assert told is not None
     assert told.startswith("The host was the limit")
@@ -102,10 +105,14 @@ def test_twice_the_slow_motion_with_the_same_rate_makes_a_figure_count(tmp_path:
     limited = run(tmp_path, device="emulated:rate=1000000")
 
     def at(slow_motion: float, times: float) -> Record:
-        emulation = {**(limited.emulation or {}), "slow_motion": slow_motion}
-        throughput = {**limited.throughput, "value": limited.throughput["value"] * times}
-        spec = {**limited.spec, "slow_motion": slow_motion, "steps": 3}
-        return dataclasses.replace(limited, spec=spec, emulation=emulation, throughput=throughput)
+        assert limited.emulation is not None
+        rate = limited.throughput
+        return dataclasses.replace(
+            limited,
+            spec=dataclasses.replace(limited.spec, slow_motion=slow_motion, steps=3),
+            emulation=dataclasses.replace(limited.emulation, slow_motion=slow_motion),
+            throughput=Throughput(value=rate.value * times, low=None, high=None, unit=rate.unit),
+        )
 
     assert host_was_limit([limited], [limited, at(2, 1.02)]) is None
     assert host_was_limit([limited], [limited, at(2, 1.05)]) is not None
@@ -114,11 +121,14 @@ def test_twice_the_slow_motion_with_the_same_rate_makes_a_figure_count(tmp_path:
 
 
 def test_reasons_are_busy_and_stolen_cores_late_steps_and_slow_links() -> None:
-    slow = {
-        "nodes": [
-            {"node": 1, "asked_bits_per_second": 1e9, "sent_bits_per_second": 9e8, "received_bits_per_second": 1e9}
-        ]
-    }
+    link = MeasuredLink(
+        node=1,
+        asked_bits_per_second=1e9,
+        sent_bits_per_second=9e8,
+        received_bits_per_second=1e9,
+        latency_seconds=1e-4,
+    )
+    slow = MeasuredNetwork(asked="1Gbps", nodes=(link,))
     fine: dict[str, Any] = {"busy_percent": 50.0, "stolen_percent": 2.0, "overrun": 0.01, "network": None}
     assert host_limits(**fine) == []
     assert host_limits(busy_percent=85, stolen_percent=4, overrun=0.05, network=slow) == [

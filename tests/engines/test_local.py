@@ -17,6 +17,7 @@ from paceline.engines.plan import plan
 from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, SpecError, WorkerFailed, WorkerLost
 from paceline.measure import sidecar
 from paceline.record import Record
+from paceline.record_parts import DataSource
 from paceline.spec import RunSpec
 
 
@@ -32,45 +33,45 @@ def run(out: Path, workload: str = "faulty:faulty", display: Any = None, **setti
 @pytest.mark.parametrize("strategy", ["independent", "allreduce", "ps"])
 def test_samples_phases_and_traffic_of_a_record_add_up(strategy: str, tmp_path: Path) -> None:
     record = run(tmp_path, strategy=strategy)
-    assert record.samples_timed == sum(w["samples"] for w in record.per_worker)
+    assert record.samples_timed == sum(w.samples for w in record.per_worker)
     if strategy != "independent":  # whose workers are timed over the same time, not over the same steps
         assert record.steps_timed + record.warmup_steps == 12
         assert record.samples_timed == record.steps_timed * 16
-        mean_step = np.mean([w["seconds"] for w in record.per_worker]) / record.steps_timed
+        mean_step = np.mean([w.seconds for w in record.per_worker]) / record.steps_timed
         assert record.step_seconds == pytest.approx(mean_step, rel=1e-6)
-    assert record.learning["samples_seen"] == 12 * 16
-    assert record.learning["updates"] == 12
-    assert record.traffic["counted"] == record.traffic["claimed"]
-    assert record.workload["data"] == {"source": "a line", "generated": True}
-    assert len(record.learning["loss"]) == 12
-    assert record.learning["loss"][-1] < record.learning["loss"][0]
+    assert record.learning.samples_seen == 12 * 16
+    assert record.learning.updates == 12
+    assert record.traffic.counted == record.traffic.claimed
+    assert record.workload.data == DataSource(source="a line", generated=True)
+    assert len(record.learning.loss) == 12
+    assert record.learning.loss[-1] < record.learning.loss[0]
     assert Record.load(tmp_path) == record
 
 
 def test_workers_that_agree_report_the_loss_of_all(tmp_path: Path) -> None:
     together = run(tmp_path / "two", workers=2, batch=4, steps=12)
     alone = run(tmp_path / "one", workers=1, batch=8, steps=12)
-    assert together.learning["loss"] == pytest.approx(alone.learning["loss"], rel=1e-4)
-    assert together.learning["val_loss"] == pytest.approx(alone.learning["val_loss"], rel=1e-4)
+    assert together.learning.loss == pytest.approx(alone.learning.loss, rel=1e-4)
+    assert together.learning.val_loss == pytest.approx(alone.learning.val_loss, rel=1e-4)
 
 
 def test_epochs_give_a_validation_each_and_see_every_sample_once(tmp_path: Path) -> None:
     record = run(tmp_path, steps=None, epochs=3, batch=5)
-    assert record.learning["samples_seen"] == 3 * 96
-    assert record.learning["updates"] == 3 * 10
-    assert [v["epoch"] for v in record.learning["validation"]] == [1, 2, 3]
+    assert record.learning.samples_seen == 3 * 96
+    assert record.learning.updates == 3 * 10
+    assert [v.epoch for v in record.learning.validation] == [1, 2, 3]
 
 
 def test_all_of_the_data_for_each_worker_without_sharding(tmp_path: Path) -> None:
     record = run(tmp_path, steps=None, epochs=1, feed="dataset:shard=off")
-    assert record.learning["samples_seen"] == 2 * 96
+    assert record.learning.samples_seen == 2 * 96
 
 
 def test_a_run_of_given_seconds_ends_at_the_same_step_everywhere(tmp_path: Path) -> None:
     record = run(tmp_path, "faulty:faulty:pause=0.01", steps=None, seconds=1.0, validate="off")
     with np.load(tmp_path / "series.npz") as series:
         assert len(series["worker0_end"]) == len(series["worker1_end"])
-    assert 1.0 <= record.wall_seconds["training"] < 20
+    assert 1.0 <= record.wall_seconds.training < 20
 
 
 @pytest.mark.parametrize("strategy", ["ps:mode=async", "ps:mode=stale,bound=2", "independent"])
@@ -80,11 +81,11 @@ def test_workers_that_do_not_wait_still_end_together(strategy: str, tmp_path: Pa
     with np.load(tmp_path / "series.npz") as series:
         samples = [int(series[f"worker{rank}_samples"].sum()) for rank in (0, 1)]
         steps = [len(series[f"worker{rank}_end"]) for rank in (0, 1)]
-    assert record.learning["samples_seen"] == sum(samples)
-    assert record.learning["updates"] == (steps[0] if strategy == "independent" else sum(steps))
-    assert record.learning["global_batch"] == 4
-    assert record.learning["validation"][-1]["samples"] == sum(samples)
-    assert record.traffic["counted"] == record.traffic["claimed"]
+    assert record.learning.samples_seen == sum(samples)
+    assert record.learning.updates == (steps[0] if strategy == "independent" else sum(steps))
+    assert record.learning.global_batch == 4
+    assert record.learning.validation[-1].samples == sum(samples)
+    assert record.traffic.counted == record.traffic.claimed
     if strategy != "independent":
         assert record.strategy_report["mean_staleness"] > 0
 
@@ -94,7 +95,7 @@ def test_a_parameter_that_no_gradient_reaches_is_left_alone_and_named(tmp_path: 
     for strategy in ("independent", "allreduce", "ps"):
         record = run(tmp_path / strategy, "faulty:faulty:unused=on", strategy=strategy, workers=1)
         assert any("spare" in warning for warning in record.warnings)
-        losses.append(record.learning["loss"])
+        losses.append(record.learning.loss)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
 
@@ -194,8 +195,8 @@ def test_a_resumed_run_ends_bit_identically(strategy: str, workers: int, tmp_pat
     run(tmp_path / "first", vae, steps=7, **settings)
     rest = run(tmp_path / "rest", vae, steps=12, resume=str(tmp_path / "first"), **settings)
     assert _same(_weights(tmp_path / "whole"), _weights(tmp_path / "rest"))
-    assert rest.learning["samples_seen"] == whole.learning["samples_seen"]
-    assert rest.learning["val_loss"] == whole.learning["val_loss"]
+    assert rest.learning.samples_seen == whole.learning.samples_seen
+    assert rest.learning.val_loss == whole.learning.val_loss
 
 
 def test_a_checkpoint_of_another_workload_is_refused(tmp_path: Path) -> None:
@@ -209,8 +210,8 @@ def test_a_prolonged_run_keeps_its_learning_rates(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", steps=12, **settings)
     run(tmp_path / "first", steps=6, **settings)
     rest = run(tmp_path / "rest", steps=12, resume=str(tmp_path / "first"), **settings)
-    assert rest.learning["val_loss"] == whole.learning["val_loss"]
-    assert rest.spec["lr_warmup"] == 100
+    assert rest.learning.val_loss == whole.learning.val_loss
+    assert rest.spec.lr_warmup == 100
     assert any("still warming up" in warning for warning in rest.warnings)
 
 
@@ -228,61 +229,61 @@ def test_a_last_batch_too_small_for_batch_statistics_says_what_to_do(tmp_path: P
 def test_a_record_says_who_came_late_and_how_busy_everybody_was(tmp_path: Path) -> None:
     record = run(tmp_path, "slowed:slowed:where=backward,seconds=0.1,rank=1", steps=20, validate="off")
     first, second = record.per_worker
-    assert second["last_share"] > 0.9
-    assert second["late_seconds"] == pytest.approx(0.1, rel=0.25)
-    assert first["phases"]["wait"] == pytest.approx(0.1, rel=0.25)
-    assert second["phases"]["backward"] > first["phases"]["backward"] + 0.075
-    assert second["phases"]["wait"] < 0.02
+    assert second.last_share > 0.9
+    assert second.late_seconds == pytest.approx(0.1, rel=0.25)
+    assert first.phases.wait == pytest.approx(0.1, rel=0.25)
+    assert second.phases.backward > first.phases.backward + 0.075
+    assert second.phases.wait < 0.02
     for worker in record.per_worker:
-        assert sum(worker["phases"].values()) == pytest.approx(worker["step_seconds"], rel=0.01)
-        assert 0 < worker["utilisation_percent"] < 80  # a sleeper needs no processor
-    assert [row["device"] for row in record.utilisation] == [w["device"] for w in record.per_worker]
-    assert all(0 <= row["stolen_percent"] <= row["busy_percent"] for row in record.utilisation)
+        assert sum(worker.phases.values()) == pytest.approx(worker.step_seconds, rel=0.01)
+        assert 0 < worker.utilisation_percent < 80  # a sleeper needs no processor
+    assert [row.device for row in record.utilisation] == [w.device for w in record.per_worker]
+    assert all(0 <= row.stolen_percent <= row.busy_percent for row in record.utilisation)
 
 
 def test_a_record_has_the_buckets_and_gradients_that_a_projection_needs(tmp_path: Path) -> None:
     record = run(tmp_path, "faulty:faulty:pause=0.03", strategy="allreduce:bucket=1B", steps=24, validate="off")
-    assert [g["name"] for g in record.gradients] == ["0.weight", "0.bias", "2.weight", "2.bias"]
-    assert sum(g["bytes"] for g in record.gradients) == sum(b["bytes"] for b in record.buckets)
-    assert sum(g["bytes"] for g in record.gradients) == record.workload["gradient_bytes"]
+    assert [g.name for g in record.gradients] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert sum(g.bytes for g in record.gradients) == sum(b.bytes for b in record.buckets)
+    assert sum(g.bytes for g in record.gradients) == record.workload.gradient_bytes
     for bucket in record.buckets:
-        assert 0 < bucket["ready_seconds"] <= bucket["start_seconds"] <= bucket["end_seconds"]
+        assert 0 < bucket.ready_seconds <= bucket.start_seconds <= bucket.end_seconds
     assert record.overlap is not None
-    assert record.overlap["exposed"] == pytest.approx(record.phases["exchange"] + record.phases["wait"])
-    assert record.overlap["hidden"] >= 0
+    assert record.overlap.exposed == pytest.approx(record.phases.exchange + record.phases.wait)
+    assert record.overlap.hidden >= 0
     for worker in sidecar.load(tmp_path):
-        begin, end = (worker[name][worker["bucket_step"].astype(int)] for name in ("begin", "end"))
-        assert (worker["bucket_ready"] >= begin).all()
-        assert (worker["bucket_end"] <= end).all()
+        begin, end = (worker[name][worker.bucket_step.astype(int)] for name in ("begin", "end"))
+        assert (worker.bucket_ready >= begin).all()
+        assert (worker.bucket_end <= end).all()
 
 
 def test_a_worker_held_back_by_a_staleness_bound_waits(tmp_path: Path) -> None:
     workload = "faulty:faulty:pause=0.005,slow_rank=1,slow=0.02"
     record = run(tmp_path, workload, strategy="ps:mode=stale,bound=1", steps=60, validate="off")
     quick, slow = record.per_worker
-    assert quick["phases"]["wait"] > 0.01
-    assert slow["phases"]["wait"] < 0.5 * quick["phases"]["wait"]
-    assert quick["last_share"] is None
-    assert record.servers[0]["utilisation_percent"] > 0
+    assert quick.phases.wait > 0.01
+    assert slow.phases.wait < 0.5 * quick.phases.wait
+    assert quick.last_share is None
+    assert record.servers[0].utilisation_percent > 0
 
 
 def test_a_run_ends_by_itself_once_its_rate_is_known(tmp_path: Path) -> None:
     workload = "slowed:slowed"
     ended = run(tmp_path / "a", workload, steps=None, seconds=170.0, until_percent=200.0, validate="off")
-    assert len(ended.learning["loss"]) >= 60
-    assert ended.wall_seconds["training"] < 160  # a tenth of it, where cores are not taken away for long
+    assert len(ended.learning.loss) >= 60
+    assert ended.wall_seconds.training < 160  # a tenth of it, where cores are not taken away for long
     assert not ended.failures
     ceiling = run(tmp_path / "b", workload, steps=12, until_percent=0.001, validate="off")
-    assert len(ceiling.learning["loss"]) == 12
+    assert len(ceiling.learning.loss) == 12
     assert any("asked for within ± 0.001 %" in text for text in ceiling.warnings)
 
 
 def test_the_originals_way_times_exactly_the_steps_it_was_told(tmp_path: Path) -> None:
     record = run(tmp_path, steps=None, timing="fixed:warmup=4,steps=7", validate="off")
-    assert (record.warmup_steps, record.steps_timed, len(record.learning["loss"])) == (4, 7, 11)
+    assert (record.warmup_steps, record.steps_timed, len(record.learning.loss)) == (4, 7, 11)
     assert record.samples_timed == 7 * 16
-    assert record.throughput["low"] is record.throughput["high"] is None
-    assert record.spec["timing"] == "fixed:warmup=4,steps=7"
+    assert record.throughput.low is record.throughput.high is None
+    assert record.spec.timing == "fixed:warmup=4,steps=7"
     assert any("originals" in text for text in record.warnings)
 
 
@@ -291,7 +292,7 @@ def test_a_quick_worker_that_waits_for_a_slow_one_at_the_end_does_not_hang(strat
     workload = "faulty:faulty:pause=0.001,slow_rank=1,slow=0.25"
     record = run(tmp_path, workload, strategy=strategy, steps=16, timeout=1.0)  # with a validation at the end
     assert not record.failures
-    assert record.learning["val_loss"] is not None
+    assert record.learning.val_loss is not None
 
 
 def test_without_a_barrier_a_run_ends_by_itself_when_everybody_is_known_well_enough(tmp_path: Path) -> None:
@@ -299,8 +300,8 @@ def test_without_a_barrier_a_run_ends_by_itself_when_everybody_is_known_well_eno
     record = run(
         tmp_path, workload, strategy="independent", steps=None, seconds=90.0, until_percent=60.0, validate="off"
     )
-    assert record.wall_seconds["training"] < 60
-    ends = [worker["end"][-1] for worker in sidecar.load(tmp_path)]
+    assert record.wall_seconds.training < 60
+    ends = [worker.end[-1] for worker in sidecar.load(tmp_path)]
     assert max(ends) - min(ends) < 5  # nobody stopped long before the others
     assert not record.failures
 

@@ -11,7 +11,9 @@ from complete import record_of
 from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
 from paceline.measure.phases import lateness_of, phases_of
+from paceline.measure.series import WorkerSeries
 from paceline.record import Record
+from paceline.record_parts import Phases
 from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 
@@ -90,7 +92,7 @@ def _spec(situation: Situation) -> dict[str, Any]:
     return RunSpec(**{**told, "device": "cpu", "validate": "end", **situation.spec}).to_dict()
 
 
-def _simulate(s: Situation) -> list[dict[str, np.ndarray]]:
+def _simulate(s: Situation) -> list[WorkerSeries]:
     random = np.random.default_rng(s.seed)
     own = [{name: s.phases[name] + s.longer.get(r, {}).get(name, 0.0) for name in USUAL} for r in range(s.workers)]
     begins, rows, buckets = np.full(s.workers, 1000.0), [[] for _ in own], [[] for _ in own]
@@ -123,12 +125,12 @@ def _simulate(s: Situation) -> list[dict[str, np.ndarray]]:
             begins[r] = end
     names = ("step", "index", "bytes", "ready", "start", "end")
     return [
-        {
-            **{name: np.array([row[name] for row in rows[r]], dtype=float) for name in rows[r][0]},
-            **{f"bucket_{n}": np.array([row[i] for row in buckets[r]], dtype=float) for i, n in enumerate(names)},
-            "gradient_step": np.empty(0),
-            "gradient_ready": np.empty((0, 0)),
-        }
+        WorkerSeries.of(
+            {
+                **{name: np.array([row[name] for row in rows[r]], dtype=float) for name in rows[r][0]},
+                **{f"bucket_{n}": np.array([row[i] for row in buckets[r]], dtype=float) for i, n in enumerate(names)},
+            }
+        )
         for r in range(s.workers)
     ]
 
@@ -146,37 +148,37 @@ def _exchange_buckets(
     return over
 
 
-def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
+def _record(s: Situation, series: list[WorkerSeries]) -> Record:
     spec, part = _spec(s), slice(min(WARMUP, s.steps - 1), s.steps)
     timed = [part] * s.workers
     phases = phases_of(series, timed, synchronous=_synchronous(s))
     lateness = lateness_of(series, timed) if _synchronous(s) and s.workers > 1 else None
     rows = []
     for rank, worker in enumerate(series):
-        seconds = (worker["end"] - worker["begin"])[part]
+        seconds = (worker.end - worker.begin)[part]
         rows.append(
             {
                 "rank": rank,
                 "node": 0,
                 "device": f"cpu:{rank // spec['workers_per_device']}",
                 "cores": [rank],
-                "samples": int(worker["samples"][part].sum()),
+                "samples": int(worker.samples[part].sum()),
                 "steps": part.stop - part.start,
                 "seconds": float(seconds.sum()),
                 "step_seconds": float(seconds.mean()),
                 "phases": phases[rank],
                 "last_share": lateness[rank].last_share if lateness else None,
                 "late_seconds": lateness[rank].late_seconds if lateness else None,
-                "cpu_seconds_per_step": float(worker["cpu"][part].mean()),
+                "cpu_seconds_per_step": float(worker.cpu[part].mean()),
                 "queued_seconds_per_step": s.queued,
                 "peak_memory_bytes": 1,
-                "utilisation_percent": float(100 * worker["cpu"][part].sum() / seconds.sum()),
+                "utilisation_percent": float(100 * worker.cpu[part].sum() / seconds.sum()),
                 "loader_utilisation_percent": None,
             }
         )
-    mean = {name: float(np.mean([p[name] for p in phases])) for name in phases[0]}
+    mean = Phases.mean(phases)
     hidden = hidden_seconds(series, timed)
-    exposed = mean["exchange"] + mean["wait"]
+    exposed = mean.exchange + mean.wait
     used = {row["device"]: row["utilisation_percent"] for row in rows}
     rate = sum(row["samples"] / row["seconds"] for row in rows)
     content: dict[str, Any] = {
@@ -207,7 +209,7 @@ def _record(s: Situation, series: list[dict[str, np.ndarray]]) -> Record:
             "start_up": 3.0,
             "validation": 1.0,
             "checkpoints": 0.0,
-            "training": max(float((w["end"] - w["begin"]).sum()) for w in series),
+            "training": max(float((w.end - w.begin).sum()) for w in series),
         },
         "throughput": {"value": rate, "low": rate * 0.99, "high": rate * 1.01, "unit": "images/s"},
         "per_worker": rows,

@@ -41,7 +41,7 @@ def test_a_worker_slowed_by_50_ms_is_named_with_its_phase_and_the_time(
 
 def test_a_slow_workers_own_time_is_not_also_called_slow_input(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(longer={0: {"input": 0.050}}))
-    assert explanation.case.setting.phases["input"] == pytest.approx(0.027)
+    assert explanation.case.setting.phases.input == pytest.approx(0.027)
     input_cause = named(explanation, "input")
     assert input_cause is not None
     assert input_cause.seconds == pytest.approx(USUAL["input"], abs=1e-6)
@@ -143,7 +143,13 @@ def test_latency_and_bandwidth_are_told_apart_by_buckets_of_different_sizes(
 
 def test_an_exchange_that_fills_a_measured_link_is_not_called_latency(tmp_path: Path) -> None:
     buckets = [4_000_000, 1_000_000, 2_000_000]  # that all took as long, as those do that share a link
-    link = {"node": 0, "sent_bits_per_second": 1e9, "received_bits_per_second": 8e8, "latency_seconds": 1e-5}
+    link = {
+        "node": 0,
+        "asked_bits_per_second": 1e9,
+        "sent_bits_per_second": 1e9,
+        "received_bits_per_second": 8e8,
+        "latency_seconds": 1e-5,
+    }
     found = {}
     for name, record in (("unknown", {}), ("known", {"network": {"asked": "1Gbps", "nodes": [link]}})):
         situation = Situation(

@@ -112,7 +112,7 @@ def test_the_studys_verdict_names_the_component_and_the_setting_farthest_from_id
     far = Situation(phases={**USUAL, "exchange": 0.09}, spec={"strategy": "allreduce:bucket=1MB"})
     told = study(tmp_path, alone(), Situation(phases={**USUAL, "exchange": 0.02}), far)
     assert "exposed exchange in 2 of 2 settings" in told.verdict
-    assert told.worst.case.setting.spec["strategy"] == "allreduce:bucket=1MB"
+    assert told.worst.case.setting.spec.strategy == "allreduce:bucket=1MB"
 
 
 def test_without_a_baseline_every_setting_is_explained_by_itself(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_without_a_baseline_every_setting_is_explained_by_itself(tmp_path: Path)
     ("change", "difference"),
     [
         ({"environment": {"host": "there"}}, "host: here / there"),
-        ({"environment": {"versions": {"torch": "2.12.0"}}}, "version of torch: 2.13.0 / 2.12.0"),
+        ({"environment": {"versions": {"torch": "2.12.0"}}}, "torch version: 2.13.0 / 2.12.0"),
     ],
 )
 def test_records_of_different_machines_are_compared_only_on_request(
@@ -161,7 +161,7 @@ def test_a_studys_settings_come_in_order_the_baseline_first(tmp_path: Path) -> N
     for name, workers in (("a", 16), ("b", 2), ("c", 4)):
         write(tmp_path / "runs" / name, Situation(workers=workers, steps=20))
     write(tmp_path / "runs" / "d", alone())
-    settings = [e.case.setting.spec["workers"] for e in account(find([tmp_path])).explanations]
+    settings = [e.case.setting.spec.workers for e in account(find([tmp_path])).explanations]
     assert settings == [1, 2, 4, 16]
 
 
@@ -192,11 +192,11 @@ def test_strong_scaling_is_taken_from_the_studys_description(tmp_path: Path) -> 
     (tmp_path / "study.json").write_text('{"scaling": "strong"}')
     together = account(find([tmp_path])).explanations[-1]
     assert together.case.baseline is not None
-    assert together.case.baseline.spec["batch"] == 8, "one worker with the batch of both"
+    assert together.case.baseline.spec.batch == 8, "one worker with the batch of both"
     (tmp_path / "study.json").write_text('{"scaling": "weak"}')
     together = account(find([tmp_path])).explanations[-1]
     assert together.case.baseline is not None
-    assert together.case.baseline.spec["batch"] == 4
+    assert together.case.baseline.spec.batch == 4
 
 
 def test_efficiencies_by_mean_and_by_median_that_differ_are_both_told(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 
-from paceline.measure.stats import Series
-from paceline.measure.series import WorkerSeries
+from paceline.measure.series import Series, WorkerSeries
 
 NOISES = ("normal", "long-tailed", "slow steps")
 
@@ -51,4 +50,4 @@ def worker(step_seconds: Series, *, units: float = 1.0, begin: float = 0.0) -> W
     """A worker that took these steps one after the other."""
     ends = begin + np.cumsum(step_seconds)
     counts = np.full(len(step_seconds), units)
-    return {"begin": ends - step_seconds, "end": ends, "samples": counts, "units": counts}
+    return WorkerSeries(begin=ends - step_seconds, end=ends, samples=counts, units=counts)

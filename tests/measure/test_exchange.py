@@ -7,6 +7,7 @@ import pytest
 
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
 from paceline.measure.series import WorkerSeries
+from paceline.workers.report import TensorSize
 
 STEPS = 6
 TIMED = slice(2, STEPS)
@@ -18,23 +19,24 @@ def worker(buckets: list[tuple[float, float, float]], *, arrival: float = 0.5, s
     rows = [(s, i, 100 * (i + 1), *(begin[s] + 0.1 + np.array(b))) for s in range(STEPS) for i, b in enumerate(buckets)]
     table = np.array(rows, dtype=float).reshape(-1, 6)
     names = ("step", "index", "bytes", "ready", "start", "end")
-    return {
-        "begin": begin,
-        "backward_begin": begin + 0.1,
-        "arrival": begin + arrival,
+    return WorkerSeries(
+        begin=begin,
+        end=begin + 1,
+        backward_begin=begin + 0.1,
+        arrival=begin + arrival,
         **{f"bucket_{name}": table[:, column] for column, name in enumerate(names)},
-        "gradient_step": np.array([0.0, 4.0]),
-        "gradient_ready": np.array([[9.0, 9.0], [0.2 + shift, 0.1 + shift]]),
-    }
+        gradient_step=np.array([0.0, 4.0]),
+        gradient_ready=np.array([[9.0, 9.0], [0.2 + shift, 0.1 + shift]]),
+    )
 
 
 def test_moments_of_buckets_count_from_the_beginning_of_backward() -> None:
     workers = [worker([(0.1, 0.12, 0.2), (0.3, 0.3, 0.6)]), worker([(0.1, 0.14, 0.2), (0.3, 0.3, 0.6)])]
     first, second = buckets_of(workers, [TIMED, TIMED])
-    assert (first["bucket"], first["bytes"]) == (0, 100)
-    assert first["start_seconds"] == pytest.approx(0.13)  # between both workers
-    assert [second[f"{name}_seconds"] for name in ("ready", "start", "end")] == pytest.approx([0.3, 0.3, 0.6])
-    assert second["bytes"] == 200
+    assert (first.bucket, first.bytes) == (0, 100)
+    assert first.start_seconds == pytest.approx(0.13)  # between both workers
+    assert [second.ready_seconds, second.start_seconds, second.end_seconds] == pytest.approx([0.3, 0.3, 0.6])
+    assert second.bytes == 200
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,13 @@ def test_hidden_is_what_was_under_way_before_the_last_gradient_was_ready(buckets
 
 
 def test_without_buckets_nothing_is_claimed() -> None:
-    assert buckets_of([worker([])], [TIMED]) == []
+    assert buckets_of([worker([])], [TIMED]) == ()
     assert hidden_seconds([worker([])], [TIMED]) is None
 
 
 def test_gradients_are_medians_over_sampled_steps_that_were_timed() -> None:
-    tensors = [{"name": "a", "bytes": 4}, {"name": "b", "bytes": 8}]
+    tensors = [TensorSize(name="a", bytes=4), TensorSize(name="b", bytes=8)]
     a, b = gradients_of([worker([]), worker([], shift=0.02)], [TIMED, TIMED], tensors)
-    assert (a["name"], a["bytes"], b["name"]) == ("a", 4, "b")
-    assert (a["ready_seconds"], b["ready_seconds"]) == pytest.approx((0.21, 0.11))
-    assert gradients_of([worker([])], [slice(1, 3)], tensors) == []
+    assert (a.name, a.bytes, b.name) == ("a", 4, "b")
+    assert (a.ready_seconds, b.ready_seconds) == pytest.approx((0.21, 0.11))
+    assert gradients_of([worker([])], [slice(1, 3)], tensors) == ()

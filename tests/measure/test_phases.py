@@ -16,15 +16,15 @@ def worker(backward: np.ndarray, *, until: np.ndarray, held: float = 0.0) -> Wor
     own = {"input": 0.01, "forward": 0.1, "update": 0.02, "other": 0.0}
     series = {name: np.full(STEPS, seconds) for name, seconds in own.items()}
     arrival = begin + 0.11 + backward
-    return {
+    return WorkerSeries(
         **series,
-        "begin": begin,
-        "arrival": arrival,
-        "backward": backward,
-        "exchange": begin + until - arrival,
-        "held": np.full(STEPS, held),
-        "end": begin + until + 0.02,
-    }
+        begin=begin,
+        arrival=arrival,
+        backward=backward,
+        exchange=begin + until - arrival,
+        held=np.full(STEPS, held),
+        end=begin + until + 0.02,
+    )
 
 
 def pair(late: float) -> list[WorkerSeries]:
@@ -35,21 +35,21 @@ def pair(late: float) -> list[WorkerSeries]:
 
 def test_who_is_early_waits_until_the_last_has_come_and_the_rest_is_exchange() -> None:
     early, late = phases_of(pair(0.05), [ALL, ALL], synchronous=True)
-    assert (early["wait"], early["exchange"]) == pytest.approx((0.05, 0.05))
-    assert (late["wait"], late["exchange"]) == pytest.approx((0.0, 0.05))
+    assert (early.wait, early.exchange) == pytest.approx((0.05, 0.05))
+    assert (late.wait, late.exchange) == pytest.approx((0.0, 0.05))
 
 
 def test_phases_of_each_worker_add_up_to_its_step() -> None:
     for synchronous in (True, False):
         workers = pair(0.07)
         for one, phases in zip(workers, phases_of(workers, [ALL, ALL], synchronous=synchronous), strict=True):
-            assert sum(phases.values()) == pytest.approx((one["end"] - one["begin"]).mean())
+            assert phases.total == pytest.approx((one.end - one.begin).mean())
 
 
 def test_where_nobody_waits_for_all_it_is_the_bound_that_makes_one_wait() -> None:
     alone = worker(np.full(STEPS, 0.2), until=np.full(STEPS, 0.41), held=0.03)
     (phases,) = phases_of([alone], [slice(5, STEPS)], synchronous=False)
-    assert (phases["wait"], phases["exchange"]) == pytest.approx((0.03, 0.07))
+    assert (phases.wait, phases.exchange) == pytest.approx((0.03, 0.07))
 
 
 def test_the_late_worker_is_told_by_its_arrival() -> None:

@@ -30,9 +30,9 @@ def test_a_profile_says_how_long_a_step_takes_and_when_gradients_are_ready(tmp_p
     assert sum(parts) == pytest.approx(record.step_seconds, rel=0.01)
     assert profile.forward_seconds >= 0.03
     assert (profile.batch, profile.units_per_step) == (4, 4)
-    assert [g["name"] for g in profile.gradients] == ["weight", "bias"]
-    assert sum(g["bytes"] for g in profile.gradients) == profile.workload["gradient_bytes"] == 8
-    assert all(0 < g["ready_seconds"] <= np.max(worker["backward"]) for g in profile.gradients)
+    assert [g.name for g in profile.gradients] == ["weight", "bias"]
+    assert sum(g.bytes for g in profile.gradients) == profile.workload.gradient_bytes == 8
+    assert all(0 < g.ready_seconds <= np.max(worker.backward) for g in profile.gradients)
 
     path = tmp_path / "profile.json"
     profile.save(path)
@@ -44,10 +44,11 @@ def test_a_profile_says_how_long_a_step_takes_and_when_gradients_are_ready(tmp_p
 
 def test_too_few_steps_or_an_exchange_make_no_profile(tmp_path: Path) -> None:
     short = measured(tmp_path / "short", steps=3)
+    (series,) = sidecar.load(tmp_path / "short")
     with pytest.raises(DataError, match="Too few steps"):
-        Profile.of(short, sidecar.load(tmp_path / "short")[0])
+        Profile.of(short, series)
     with pytest.raises(DataError, match="one worker alone"):
-        Profile.of(dataclasses.replace(short, spec={**short.spec, "strategy": "allreduce"}), {})
+        Profile.of(dataclasses.replace(short, spec=dataclasses.replace(short.spec, strategy="allreduce")), series)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_too_few_steps_or_an_exchange_make_no_profile(tmp_path: Path) -> None:
         ("[1]", "is not a profile: make one with"),
         ('{"schema_version": 1, "spec": {}}', "is not a profile: make one with"),
         ('{"schema_version": 9, "compute_spread": 0}', "has schema version 9"),
-        ('{"schema_version": 1, "compute_spread": 0}', "is not a whole profile"),
+        ('{"schema_version": 1, "compute_spread": 0}', "is not a complete profile"),
     ],
 )
 def test_what_is_no_profile_is_refused(content: str, words: str, tmp_path: Path) -> None:

@@ -1,21 +1,26 @@
 """From every worker's series to the figures of a record: all of them add up."""
 
 import math
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pace
 import pytest
 
+from paceline.measure.series import WorkerSeries
 from paceline.measure.stats import Figure, Series
 from paceline.measure.summary import mean_losses, summarise
-from paceline.measure.series import WorkerSeries
 
 
 def worker(steps: int, *, samples: int = 8, paces: Series | None = None) -> WorkerSeries:
     """Steps of 0.2 s, or as many times that as `paces` says, with three units to a sample."""
     durations = 0.2 * (np.ones(steps) if paces is None else paces)
-    return {**pace.worker(durations, units=samples, begin=100), "units": np.full(steps, 3.0 * samples)}
+    return replace(pace.worker(durations, units=samples, begin=100), units=np.full(steps, 3.0 * samples))
+
+
+def losses(loss: list[float], samples: list[float]) -> WorkerSeries:
+    moments = np.arange(float(len(loss)))
+    return WorkerSeries(begin=moments, end=moments + 1, loss=np.array(loss), samples=np.array(samples))
 
 
 PACES = np.concatenate([[5.0, 3.0], np.ones(40)])
@@ -67,8 +72,8 @@ def test_a_run_of_one_step_is_counted_without_an_interval() -> None:
 
 
 def test_losses_are_weighted_by_samples_and_none_where_there_was_none() -> None:
-    first = {"loss": np.array([1.0, 4.0, math.nan]), "samples": np.array([6.0, 8.0, 0.0])}
-    second = {"loss": np.array([5.0, math.nan, math.nan]), "samples": np.array([2.0, 0.0, 0.0])}
+    first = losses([1.0, 4.0, math.nan], samples=[6.0, 8.0, 0.0])
+    second = losses([5.0, math.nan, math.nan], samples=[2.0, 0.0, 0.0])
     assert mean_losses([first, second]) == [pytest.approx(2.0), 4.0, None]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import summarise
 from paceline.measure.wallclock import common_stretch
 
@@ -20,7 +21,7 @@ def worker(step_seconds: float, steps: int, *, samples: int = 8, pauses: dict[in
     series = {"begin": np.array(begins), "end": np.array(ends), "arrival": np.array(ends)}
     counts = {name: np.full(steps, float(samples)) for name in ("samples", "units", "loss")}
     phases = {name: np.full(steps, step_seconds / len(PHASES)) for name in PHASES}
-    return {**series, **counts, **phases}
+    return WorkerSeries(**series, **counts, **phases)
 
 
 def test_a_fast_worker_that_ends_early_does_not_inflate_the_rate() -> None:

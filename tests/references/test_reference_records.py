@@ -33,10 +33,18 @@ def test_a_sound_study_has_no_fault_and_keeps_its_remarks(tmp_path: Path) -> Non
 def test_speedup_and_efficiency_are_those_of_the_study(tmp_path: Path) -> None:
     records = [record(tmp_path / "one", alone()), record(tmp_path / "two", slower())]
     series = from_records("ours", records).series[-1]
-    ratio = records[1].throughput["value"] / records[0].throughput["value"]
+    ratio = records[1].throughput.value / records[0].throughput.value
     assert series.strategy == "allreduce"
     assert series.speedup(series.rows[-1]) == pytest.approx(ratio)
     assert series.efficiency(series.rows[-1]) == pytest.approx(ratio / 2)
+
+
+def test_runs_that_differ_in_what_a_step_does_are_different_series(tmp_path: Path) -> None:
+    situations = [slower(spec=spec) for spec in ({}, {"optimizer": "own"}, {"precision": "bf16"}, {"accumulate": 4})]
+    records = [record(tmp_path / str(index), situation) for index, situation in enumerate(situations)]
+    labels = [series.label for series in from_records("ours", records).series]
+    usual = "vae allreduce dataset"
+    assert labels == [usual, f"{usual} bf16", f"{usual} accumulate 4"], "leaving the optimizer open means its own"
 
 
 def test_an_impossible_efficiency_of_ours_is_a_fault(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_names_appear_as_text(tmp_path: Path) -> None:
     folder = study(tmp_path, usual())
     describe(folder, name=HOSTILE, runs=6)
     for number_of_run in (2, 3):
-        data = {"source": HOSTILE}
+        data = {"source": HOSTILE, "generated": False}
         changed(folder / "runs" / f"run{number_of_run}", spec={"feed": HOSTILE}, workload={"data": data})
     for number_of_run in range(6):
         changed(folder / "runs" / f"run{number_of_run}", environment={"host": HOSTILE}, warnings=[HOSTILE])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report.made import baseline, changed, describe, learning, study, together, usual
@@ -17,8 +18,8 @@ from paceline.report.shown import choices, chosen_first, fastest, shown_first
 def test_what_varies_beside_the_workers_makes_the_curves(tmp_path: Path) -> None:
     wider = [together(2, spec={"batch": 16, "feed": "synthetic"}), together(4)]
     results = read([study(tmp_path, [*usual(), *wider])])
-    assert [d.name for d in results.dimensions] == ["strategy", "feed", "batch"]
-    assert results.lines[:2] == ("allreduce · dataset · batch 8", "allreduce · synthetic · batch 16")
+    assert [d.name for d in results.dimensions] == ["strategy", "batch", "feed"]
+    assert results.lines[:2] == ("allreduce · batch 8 · dataset", "allreduce · batch 16 · synthetic")
     by_line = [row.workers for row in results.rows if row.line == results.lines[0]]
     assert by_line == [2, 4]
 
@@ -30,6 +31,37 @@ def test_workers_per_device_that_follow_from_the_workers_make_no_curves(tmp_path
     chosen = [together(4, spec={"workers_per_device": k}) for k in (1, 2)]
     results = read([study(tmp_path / "chosen", [baseline(), *chosen])])
     assert {"allreduce · 1 per device", "allreduce · 2 per device"} <= set(results.lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ([{"optimizer": "own"}, {"optimizer": "sgd"}], {"optimizer own", "optimizer sgd"}),
+        ([{"clip_norm": 0.5}, {"clip_norm": None}], {"clip norm 0.5", "no clip norm"}),
+        ([{"steps": 60}, {"steps": None, "seconds": 5.0}], {"60 steps", "5 s"}),
+        ([{"steps": 60}, {"until_percent": 5.0, "steps": 60}], {"60 steps", "within 5 %, 60 steps"}),
+        ([{"validate": "off"}, {"validate": "end"}], {"validate off", "validate end"}),
+        ([{"nodes": 1}, {"nodes": 2, "network": "1Gbps"}], {"one node", "1Gbps"}),
+        ([{"checkpoint_every": 10}, {"checkpoint_every": 20}], {"checkpoint every 10", "checkpoint every 20"}),
+    ],
+    ids=["optimizers", "clip norms", "lengths", "limits", "validation", "networks", "checkpoints"],
+)
+def test_settings_with_as_many_workers_never_share_a_name(
+    tmp_path: Path, settings: list[dict[str, Any]], names: set[str]
+) -> None:
+    results = read([study(tmp_path, [together(n, spec=one) for one in settings for n in (2, 4)])])
+    assert set(results.lines) == names
+    assert len({row.label for row in results.rows}) == len(results.rows) == 4
+
+
+def test_lengths_that_follow_from_the_workers_make_no_curves(tmp_path: Path) -> None:
+    equal_samples = [together(n, spec={"steps": 240 // n}) for n in (2, 4)]
+    assert read([study(tmp_path, [baseline(steps=240), *equal_samples])]).lines == ("allreduce", "independent")
+
+
+def test_an_optimizer_that_goes_with_a_workload_makes_no_curves(tmp_path: Path) -> None:
+    each = [together(spec={"workload": name, "optimizer": how}) for name, how in (("vae", "own"), ("other", "sgd"))]
+    assert read([study(tmp_path, each)]).lines == ("other", "vae")
 
 
 def test_what_a_study_calls_its_variants_names_the_curves(tmp_path: Path) -> None:

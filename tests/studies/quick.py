@@ -11,15 +11,16 @@ import numpy as np
 from paceline.engines.base import Display, NoDisplay
 from paceline.engines.plan import Plan
 from paceline.measure import sidecar
+from paceline.measure.series import WorkerSeries
 from paceline.network import Site
 from paceline.record import Record
+from paceline.record_parts import PHASES
 from paceline.spec import RunSpec
 from paceline.studies.definition import Study, make_study
 from paceline.studies.grid import Run
 from paceline.studies.schedule import Place
 
 STEPS = 4
-PHASES = ("input", "forward", "backward", "exchange", "wait", "update", "other")
 
 
 def study(**settings: Any) -> Study:
@@ -83,24 +84,30 @@ def made(**content: Any) -> Record:
 
 
 class QuickEngine:
-    """Notes what it ran; `before` may raise what a real run would."""
+    """Notes what it ran; `before` may raise what a real run would, and `rate` is of one of its workers."""
 
     def __init__(
-        self, before: Callable[[RunSpec], object] = lambda spec: None, *, series: int = 0, site: Site | None = None
+        self,
+        before: Callable[[RunSpec], object] = lambda spec: None,
+        *,
+        series: int = 0,
+        site: Site | None = None,
+        rate: Callable[[RunSpec], float] = lambda spec: 100.0,
     ) -> None:
         self.site = site or Site()
         self.ran: list[RunSpec] = []
         self._before = before
         self._series = series
+        self._rate = rate
 
     def run(self, plan: Plan, out: Path, display: Display) -> Record:
         self.ran.append(plan.spec)
         self._before(plan.spec)
-        record = record_of(plan.spec, plan.placement.devices)
+        record = record_of(plan.spec, plan.placement.devices, self._rate(plan.spec))
         step = record.step_seconds
-        times = {"begin": np.arange(STEPS) * step, "end": np.arange(1, STEPS + 1) * step}
         noise = np.random.default_rng(0).random(self._series)  # does not compress
-        sidecar.save(out, [{**times, "noise": noise}] * plan.spec.workers)
+        one = WorkerSeries(begin=np.arange(STEPS) * step, end=np.arange(1, STEPS + 1) * step, gradient_ready=noise)
+        sidecar.save(out, [one] * plan.spec.workers)
         record.save(out)
         return record
 

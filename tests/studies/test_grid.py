@@ -1,6 +1,7 @@
 """Laws of grids: every combination once, the baseline beside it, keys that stay, and turns that are fair."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ from studies.quick import study
 
 from paceline.devices import cpu
 from paceline.errors import SpecError
+from paceline.migrations import migrated_strategy, strategy_of_schema_1
 from paceline.network import Site
 from paceline.studies.definition import make_study
-from paceline.studies.grid import Grid, spread
+from paceline.studies.grid import Grid, key_of, spread
 
 TABLE = {"name": "tried", "workload": "vae", "steps": 4}
 
@@ -169,3 +171,39 @@ def test_in_a_testbed_networks_multiply_what_has_several_nodes_and_nothing_else(
 def test_a_run_has_the_same_key_in_a_testbed_as_outside_where_it_has_one_node() -> None:
     inside, outside = spread(study(nodes=2, workers=1), Site(2, "1Gbps")), spread(study(workers=1))
     assert [cell.key for cell in inside.cells] == [cell.key for cell in outside.cells]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_finished_runs_of_an_earlier_version_are_found_by_their_keys(workers: int) -> None:
+    """Schema 1 wrote `allreduce:wire=bf16`: the folders that version 0.1.0 left have keys of that spelling."""
+    workload = "vae:data=generated,samples=640,channels=2,hidden=8"
+    settings = {"workload": workload, "batch": 16, "steps": 30, "device": "cpu", "validate": "off"}
+    runs = Path(__file__).parents[1] / "kept" / "folders" / "weak" / "runs"
+    key = key_of({**settings, "strategy": "bf16+allreduce", "workers": workers})
+    assert (runs / f"{key}-turn0").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("now", "schema_1"),
+    [
+        ("bf16+allreduce", "allreduce:wire=bf16"),
+        ("fp16+allreduce:bucket=1MB", "allreduce:bucket=1MB,wire=fp16"),
+        ("bf16+allreduce:packs=2,reduce=sum", "allreduce:packs=2,wire=bf16,reduce=sum"),
+        ("bf16+allreduce:small=1KB,overlap=off", "allreduce:small=1KB,overlap=off,wire=bf16"),
+    ],
+)
+def test_a_cast_is_spelled_as_in_schema_1_and_back(now: str, schema_1: str) -> None:
+    assert strategy_of_schema_1(now) == schema_1
+    assert migrated_strategy(schema_1) == now
+
+
+@pytest.mark.parametrize("text", ["allreduce", "allreduce:packs=2", "ps:servers=2", "bf16+ps", "topk+bf16+allreduce"])
+def test_what_schema_1_could_not_write_keeps_its_spelling(text: str) -> None:
+    assert strategy_of_schema_1(text) == text
+
+
+@pytest.mark.parametrize(("name", "values"), [("optimizer", ["own", "sgd"]), ("clip_norm", [0.5, 1.0])])
+def test_what_changes_a_workers_step_has_a_baseline_for_each_of_its_values(name: str, values: list[Any]) -> None:
+    grid = spread(study(workers=[2, 4], **{name: values}))
+    assert settings(grid, "workers", name)[:2] == [(1, value) for value in values]
+    assert [cell.added for cell in grid.cells] == [True, True, False, False, False, False]

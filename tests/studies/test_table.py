@@ -51,7 +51,7 @@ def test_strong_scaling_is_compared_with_one_worker_of_the_whole_batch(tmp_path:
     contents = carry_out(grid, Store(tmp_path), QuickEngine(), Notes())
     for row in rows_of(grid, contents):
         assert row.scaling is not None
-        assert {r.spec["batch"] for r in row.scaling.baseline} == {row.cell.settings["batch"]}
+        assert {r.spec.batch for r in row.scaling.baseline} == {row.cell.settings["batch"]}
 
 
 def test_where_variants_have_labels_the_label_stands_for_their_settings(tmp_path: Path) -> None:
@@ -186,3 +186,19 @@ def test_the_second_table_has_a_row_per_epoch(tmp_path: Path) -> None:
 )
 def test_figures_are_written_with_their_interval(value: Any, text: str) -> None:
     assert figure(value, rate) == text
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"), [("optimizer", ["own", "sgd"]), ("clip_norm", [0.5, 2.0])], ids=["optimizer", "clip_norm"]
+)
+def test_each_value_of_a_setting_that_changes_the_step_is_compared_with_its_own_baseline(
+    tmp_path: Path, axis: str, values: list[Any]
+) -> None:
+    def pace(spec: RunSpec) -> float:
+        return (100.0 if getattr(spec, axis) == values[0] else 140.0) * (0.95 if spec.workers == 2 else 1.0)
+
+    grid = spread(study(workers=[1, 2], strategy=["independent", "allreduce"], **{axis: values}))
+    rows = rows_of(grid, carry_out(grid, Store(tmp_path), QuickEngine(rate=pace), Notes()))
+    pairs = [row for row in rows if row.cell.setting("workers") == 2]
+    efficiencies = [row.scaling and row.scaling.efficiency and row.scaling.efficiency.value for row in pairs]
+    assert efficiencies == [pytest.approx(0.95)] * 4, "the faster one's baseline would make it 0.68"

@@ -23,9 +23,12 @@ from paceline.testbed import links
 def measured(network: str, nodes: int = 2) -> list[float]:
     """Each direction of each link, as a share of what was asked for."""
     with real_testbed(nodes, network) as made:
-        found = made.prepare(network, nodes)["nodes"]
-    ways = ("sent_bits_per_second", "received_bits_per_second")
-    return [link[way] / link["asked_bits_per_second"] for link in found for way in ways]
+        found = made.prepare(network, nodes)
+    return [
+        rate / link.asked_bits_per_second
+        for link in found
+        for rate in (link.sent_bits_per_second, link.received_bits_per_second)
+    ]
 
 
 def is_about(found: float, asked: float) -> bool:
@@ -47,9 +50,9 @@ def test_a_link_has_the_rate_that_was_asked_for_in_both_directions(network: str)
 
 def test_every_node_can_have_its_own_rate() -> None:
     with real_testbed(3, "50Mbps,n1=10Mbps") as made:
-        found = made.prepare("50Mbps,n1=10Mbps", 3)["nodes"]
-        assert [link["asked_bits_per_second"] for link in found] == [50e6, 10e6, 50e6]
-        assert all(is_about(link["sent_bits_per_second"], link["asked_bits_per_second"]) for link in found), found
+        found = made.prepare("50Mbps,n1=10Mbps", 3)
+        assert [link.asked_bits_per_second for link in found] == [50e6, 10e6, 50e6]
+        assert all(is_about(link.sent_bits_per_second, link.asked_bits_per_second) for link in found), found
         assert is_about(links.bits_per_second(made.hosts[0], made.hosts[1]), 10e6)  # the slower link decides
 
 
@@ -77,7 +80,7 @@ def test_flows_share_a_link_as_linux_does_by_default_whatever_this_machine_is_se
 def test_a_link_takes_the_rate_of_the_next_run() -> None:
     with real_testbed(2, "50Mbps") as made:
         for network, asked in (("50Mbps", 50e6), ("20Mbps", 20e6)):
-            assert is_about(made.prepare(network, 2)["nodes"][0]["sent_bits_per_second"], asked)
+            assert is_about(made.prepare(network, 2)[0].sent_bits_per_second, asked)
 
 
 def exchange(group: Group, payload_bytes: int, times: int) -> float:

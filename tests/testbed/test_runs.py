@@ -50,12 +50,12 @@ def test_what_a_strategy_says_it_sends_passes_the_links(
     spec = RunSpec(workers=2, workers_per_device=2, nodes=2, network="200Mbps", **settings)  # type: ignore[arg-type]
     record = engine.run(plan(spec, engine.site), tmp_path, Starting())
     passed = [after - first for after, first in zip(map(sent_bytes, two_nodes.hosts), before, strict=True)]
-    assert [worker["node"] for worker in record.per_worker] == [0, 1]
+    assert [worker.node for worker in record.per_worker] == [0, 1]
     assert record.network is not None
-    assert [link["asked_bits_per_second"] for link in record.network["nodes"]] == [200e6, 200e6]
+    assert [link.asked_bits_per_second for link in record.network.nodes] == [200e6, 200e6]
     # A server on each node: half of what a worker sends, and half of what it receives, passes the links.
-    claimed = 4 * record.traffic["sent_bytes_per_worker_and_step"]
-    assert [server["node"] for server in record.servers] == ([0, 1] if strategy != "allreduce" else [])[
+    claimed = 4 * record.traffic.sent_bytes_per_worker_and_step
+    assert [server.node for server in record.servers] == ([0, 1] if strategy != "allreduce" else [])[
         : len(record.servers)
     ]
     for count in passed:
@@ -65,9 +65,9 @@ def test_what_a_strategy_says_it_sends_passes_the_links(
 def test_workers_of_one_node_are_neighbours_and_the_rest_of_a_testbed_may_be_idle(tmp_path: Path) -> None:
     with real_testbed(3, "200Mbps") as made:
         record = run(made, tmp_path / "four", workers=4)
-        assert [worker["node"] for worker in record.per_worker] == [0, 0, 1, 2]
+        assert [worker.node for worker in record.per_worker] == [0, 0, 1, 2]
         alone = run(made, tmp_path / "one", workers=1)
-    assert (alone.spec["nodes"], alone.spec["network"], alone.network) == (1, None, None)
+    assert (alone.spec.nodes, alone.spec.network, alone.network) == (1, None, None)
 
 
 def test_slow_motion_slows_devices_and_links_alike_and_figures_are_divided_back(
@@ -82,12 +82,12 @@ def test_slow_motion_slows_devices_and_links_alike_and_figures_are_divided_back(
     for slow_motion in (1.0, 2.0):
         record = run(two_nodes, tmp_path / str(slow_motion), slow_motion=slow_motion, **settings)
         assert record.network is not None
-        assert [link["asked_bits_per_second"] for link in record.network["nodes"]] == [200e6, 200e6]
+        assert [link.asked_bits_per_second for link in record.network.nodes] == [200e6, 200e6]
         # Half of it would be a rate that was not divided back.
-        assert all(100e6 < link["sent_bits_per_second"] < 206e6 for link in record.network["nodes"])
+        assert all(100e6 < link.sent_bits_per_second < 206e6 for link in record.network.nodes)
         at_least = 0.2 + 8 * 4e6 / 200e6  # a step of the device, and 4 MB each way
         assert at_least < record.step_seconds < 2 * at_least
-        assert record.wall_seconds["training"] > 5 * at_least * slow_motion
+        assert record.wall_seconds.training > 5 * at_least * slow_motion
 
 
 def test_a_worker_that_is_lost_on_another_node_is_named(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_network_is_an_axis_of_a_study(tmp_path: Path) -> None:
     for row in rows:
         for folder in row["records"]:
             network = Record.load(tmp_path / folder).network
-            assert (network["asked"] if network else None) == row["network"]
+            assert (network.asked if network else None) == row["network"]

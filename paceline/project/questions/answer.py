@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from paceline.errors import SpecError
 from paceline.measure.ratios import rate_over
@@ -14,6 +15,8 @@ from paceline.project.questions.whatif import BreakEven, Measured, Progress, Que
 from paceline.record import Record
 from paceline.references import records as ours
 from paceline.references.base import Reference, Row
+from paceline.settings import Baseline, Role
+from paceline.spec import SETTINGS, with_role
 from paceline.traffic import catalogue
 
 _ENOUGH_COUNTS = 3
@@ -73,7 +76,7 @@ class Runs:
     @property
     def workload(self) -> str:
         """The workload, which is the same in all runs."""
-        return str(self.records[0].spec.workload)
+        return self.records[0].spec.workload
 
     @cached_property
     def simulated(self) -> Measured:
@@ -114,7 +117,7 @@ class Runs:
         rows = scaling_rows(self.records)
         if any(row.throughput.host_limited for row in rows):
             yield "In some of these runs the host was the limit, not the devices it emulates: measure in slower motion."
-        most = max(self.records, key=lambda record: int(record.spec.workers))
+        most = max(self.records, key=lambda record: record.spec.workers)
         if most.network is not None:
             nodes = len(most.network.nodes)
             yield f"Measured on {nodes} nodes with {most.network.asked}; more nodes are assumed to be like them."
@@ -122,7 +125,7 @@ class Runs:
     def _laws_suffice(self, points: Sequence[Point], question: Question) -> bool:
         """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
         more = question == Question(strategy=question.strategy) and question.strategy in (None, self.strategy)
-        one_batch = len({record.spec.batch for record in self.records}) == 1
+        one_batch = len({record.batch for record in self.records}) == 1
         as_measured = more and not any(p.nodes or (p.batch and one_batch) for p in points)
         if not any(record.gradients for record in self.records):
             if not as_measured:
@@ -149,16 +152,14 @@ def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
     return [r for r in alike if series in (None, _label(r)) or _is_alone(r)]
 
 
-def _kind(record: Record) -> tuple[str, ...]:
-    """What runs that are projected together share."""
-    return tuple(str(record.spec[name]) for name in ("workload", "feed", "precision", "device"))
+def _kind(record: Record) -> tuple[Any, ...]:
+    """What runs that are projected together share: what a series shares, but for what one worker alone never has."""
+    return ours.kind(record.spec, [n for n in with_role(Role.SERIES) if SETTINGS[n].baseline is Baseline.SAME])
 
 
 def _label(record: Record) -> str:
-    workload, feed, precision, device = _kind(record)
-    unusual = [text for text in (precision, device) if text not in ("fp32", "cpu", "cuda")]
     network = record.spec.network
-    return " ".join((workload, record.spec.strategy, feed, *unusual, *([network] if network else [])))
+    return " ".join((ours.label(record.spec), *([network] if network else [])))
 
 
 def _is_alone(record: Record) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +15,6 @@ _Number = TypeVar("_Number", int, float)
 
 _MOST = 100_000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_READ = ("workers", "nodes", "batch")
 
 
 def parse_workers(text: str) -> list[int]:
@@ -54,17 +53,17 @@ def read_points(path: Path) -> list[Point]:
     if "workers" not in fields or not rows:
         raise DataError(f"{path} asks for nothing: write a heading `workers` (also nodes, batch) and a line per point.")
     lines = ((line.number, dict(zip(fields, line.cells, strict=False))) for line in rows)
-    return [_point(f"{path}, line {number}", {name: cells.get(name, "") for name in _READ}) for number, cells in lines]
+    return [_point(f"{path}, line {number}", cells) for number, cells in lines]
 
 
-def _point(where: str, cells: dict[str, str]) -> Point:
-    workers = _read(where, "workers", cells["workers"], int)
+def _point(where: str, cells: Mapping[str | None, str]) -> Point:
+    workers = _read(where, "workers", cells.get("workers", ""), int)
     if workers is None:
         raise DataError(f"{where}: workers is empty: give it in every row.")
-    nodes = _read(where, "nodes", cells["nodes"], int)
+    nodes = _read(where, "nodes", cells.get("nodes", ""), int)
     if nodes is not None and nodes > workers:
         raise DataError(f"{where}: {nodes} nodes for {workers} workers is not valid: every node has a worker.")
-    return Point(workers, nodes, _read(where, "batch", cells["batch"], float))
+    return Point(workers, nodes, _read(where, "batch", cells.get("batch", ""), float))
 
 
 def _read(where: str, name: str, cell: str, kind: Callable[[str], _Number]) -> _Number | None:

@@ -79,7 +79,7 @@ def read_runs(path: Path) -> Reached:
     """Columns `global_batch` and `samples` of a CSV file, a line per run that reached the target."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [(float(row.global_batch), float(row.samples)) for row in csv.DictReader(file)]
+            rows = [(float(row["global_batch"]), float(row["samples"])) for row in csv.DictReader(file)]
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
     except (KeyError, TypeError, ValueError) as error:
@@ -126,7 +126,8 @@ def _samples_until(record: Record, loss: float, *, validated: bool) -> float | N
 
     learning = record.learning
     if validated:
-        samples, values = (np.array([v[name] for v in learning.validation], float) for name in ("samples", "loss"))
+        checks = [(check.samples, check.loss) for check in learning.validation]
+        samples, values = np.array(checks, float).T  # None becomes NaN, which reaches no target
     else:
         steps = [(step, value) for step, value in enumerate(learning.loss, start=1) if value is not None]
         if not steps:

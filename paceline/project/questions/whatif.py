@@ -88,7 +88,7 @@ class Measured:
         repeats = next(setting for setting in settings if anchor in setting)
         over = rate_over(repeats)
         profile, host = profile_of(typical), fit_host(typical)
-        profile = replace(profile, error=max(profile.error, interval_error({"low": over.low, "high": over.high})))
+        profile = replace(profile, error=max(profile.error, interval_error(over)))
         network = None if host is not None else fit_network(typical)
         return cls(
             profile=profile,

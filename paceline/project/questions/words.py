@@ -1,6 +1,7 @@
 """A curve in words, as a table and as data."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from paceline.numbers import count, significant
@@ -12,28 +13,19 @@ _ROWS = 24
 
 def data(curve: ProjectedCurve) -> dict[str, Any]:
     """The object that `--json` prints."""
-    points = [
-        {
-            "workers": p.point.workers,
-            "nodes": p.point.nodes,
-            "batch": p.point.batch,
-            "throughput": p.throughput,
-            "step_seconds": p.step_seconds,
-            "low80": p.low80,
-            "high80": p.high80,
-            "low95": p.low95,
-            "high95": p.high95,
-            "limit": p.limit,
-        }
-        for p in curve.points
-    ]
     return {
         "law": curve.law,
-        "curve": points,
+        "curve": [_flat(p) for p in curve.points],
         "knee_workers": curve.knee_workers,
         "validated_on": curve.validated_on,
         "warnings": list(curve.warnings),
     }
+
+
+def _flat(projected: Projected) -> dict[str, Any]:
+    """What was asked and what is answered, as one object."""
+    answer = asdict(projected)
+    return {**answer.pop("point"), **answer}
 
 
 def sentences(curve: ProjectedCurve, unit: str) -> list[str]:

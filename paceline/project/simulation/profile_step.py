@@ -3,15 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from paceline import grammar
 from paceline.errors import DataError
 from paceline.measure.extremes import Z95, expected_maximum
+from paceline.measure.stats import Figure
 from paceline.project.grouping import Gradient
 from paceline.record import Record
+from paceline.record_parts import GradientTime, Throughput
+from paceline.settings import Role
+from paceline.spec import SETTINGS, with_role
 
 FEED_BOUND_SHARE = 0.1
 """Of a step: where a prefetched batch has to be waited for that long, the feed sets the pace."""
@@ -21,8 +24,6 @@ QUEUED_SHARE = 0.1
 
 _UNKNOWN_ERROR = math.log(2) / Z95
 """Relative standard error assumed for a rate whose 95 % interval is unknown or spans more than 2x either way."""
-
-_SAME = ("workload", "feed", "precision", "workers_per_device", "cores_per_device", "accumulate", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +138,8 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
     spread, notes = _spread(anchor)
     notes = (*notes, *_uncertain(anchor), *_disturbed(anchor))
     return StepProfile(
-        batch=anchor.spec.batch,
-        rate_per_sample=anchor.throughput.value * step / (workers * anchor.spec.batch),
+        batch=anchor.batch,
+        rate_per_sample=anchor.throughput.value * step / (workers * anchor.batch),
         unit=anchor.throughput.unit,
         input_seconds=0.0 if feed else phases.input,
         forward_seconds=phases.forward,
@@ -164,7 +165,7 @@ def anchor_of(records: Sequence[Record]) -> Record:
 def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
     """One worker alone at the same batch, if there is such a run."""
     same = [r for r in records if (r.spec.workers, r.spec.strategy) == (1, "independent")]
-    return next((r for r in reversed(same) if r.spec.batch == anchor.spec.batch), None)
+    return next((r for r in reversed(same) if r.batch == anchor.batch), None)
 
 
 def own_backward(anchor: Record, alone: Record | None) -> float:
@@ -183,13 +184,13 @@ def own_backward(anchor: Record, alone: Record | None) -> float:
     return backward - min(hidden, backward) / 2
 
 
-def interval_error(throughput: dict[str, float | None]) -> float:
+def interval_error(rate: Throughput | Figure) -> float:
     """Relative standard error of a rate, from its 95 % interval."""
-    low, high = throughput.low, throughput.high
+    low, high = rate.low, rate.high
     return _UNKNOWN_ERROR if not low or not high else min(_UNKNOWN_ERROR, math.log(high / low) / (2 * Z95))
 
 
-def _gradients(sampled: Sequence[dict[str, Any]], backward: float) -> tuple[Gradient, ...]:
+def _gradients(sampled: Sequence[GradientTime], backward: float) -> tuple[Gradient, ...]:
     """When each was ready, on the scale of backward's own work, which ends with the last of them."""
     scale = backward / max(g.ready_seconds for g in sampled)
     return tuple(Gradient(g.bytes, g.ready_seconds * scale) for g in sampled)
@@ -238,18 +239,19 @@ def _devices_per_node(anchor: Record) -> int | None:
         return max(nodes.count(node) for node in set(nodes))
     if anchor.environment.device_kind != "cpu":
         return None
-    return int(anchor.environment.cores) // int(anchor.spec.cores_per_device)
+    cores = anchor.environment.cores
+    return None if cores is None else cores // anchor.spec.cores_per_device
 
 
 def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
     """Of computing at the anchor's batch, the part a of a + b · batch; from runs alike but for the batch."""
     for strategy, workers in ((anchor.spec.strategy, anchor.spec.workers), ("independent", 1)):
         alike = [r for r in records if (r.spec.strategy, r.spec.workers) == (strategy, workers)]
-        batches = np.array([r.spec.batch for r in alike], dtype=float)
+        batches = np.array([r.batch for r in alike], dtype=float)
         if len(set(batches)) > 1:
             seconds = np.array([r.phases.forward + own_backward(r, alone_of(records, r)) for r in alike])
             per_sample, fixed = np.polyfit(batches, seconds, 1)
-            there = fixed + per_sample * anchor.spec.batch
+            there = fixed + per_sample * anchor.batch
             return float(np.clip(fixed / there, 0.0, 1.0))
     return None
 
@@ -257,10 +259,10 @@ def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
 def _require_alike(records: Sequence[Record]) -> None:
     if not records:
         raise DataError("There are no records to make a profile of: give at least one.")
-    for name in _SAME:
-        values = list(dict.fromkeys(str(r.spec[name]) for r in records))
+    for name in with_role(Role.STEP):
+        values = list(dict.fromkeys(str(getattr(r.spec, name)) for r in records))
         if len(values) > 1:
             raise DataError(
-                f"The records differ in {name.replace('_', ' ')} ({', '.join(values)}): a projection needs runs "
+                f"The records differ in {SETTINGS[name].label} ({', '.join(values)}): a projection needs runs "
                 "of one kind; give those only."
             )

@@ -116,7 +116,7 @@ def _differences(results: Results, reference: Reference, pairs: Sequence[Counter
     lines = {
         "hardware": (listed(list(dict.fromkeys(map(_hardware, records)))), reference.hardware),
         "workload": (listed(list(dict.fromkeys(map(_workload, records)))), reference.workload),
-        "batch per worker": (_numbers({record.spec.batch for record in records}), _numbers(theirs)),
+        "batch per worker": (_numbers({record.batch for record in records}), _numbers(theirs)),
         "network": (_nodes(results), _network(pairs)),
         "speed-up against": ("one worker alone on one device, without exchange", reference.baseline),
         "source": (results.title, reference.source),
@@ -132,14 +132,12 @@ def _differences(results: Results, reference: Reference, pairs: Sequence[Counter
 
 def _hardware(record: Record) -> str:
     environment = record.environment
-    processor = environment.processor or "a processor that is not known"
-    return f"{processor}, {count(environment.cores, 'core')}; devices: {environment.device_kind}"
+    cores = "an unknown number of cores" if environment.cores is None else count(environment.cores, "core")
+    return f"{environment.processor}, {cores}; devices: {environment.device_kind}"
 
 
 def _workload(record: Record) -> str:
-    parameters = record.workload.parameters
-    size = f" ({parameters:,} parameters)" if parameters else ""
-    return f"{record.spec.workload}{size}"
+    return f"{record.spec.workload} ({record.workload.parameters:,} parameters)"
 
 
 def _numbers(values: set[int]) -> str:
@@ -147,7 +145,7 @@ def _numbers(values: set[int]) -> str:
 
 
 def _nodes(results: Results) -> str:
-    most = max((nodes_of(row.record) or 1) for row in results.rows)
+    most = max(nodes_of(row.record) for row in results.rows)
     if most == 1:
         return "one node"
     links = listed(networks_of(row.record for row in results.rows)) or "bandwidth not measured"
@@ -204,7 +202,7 @@ def _cells(pair: Counterpart) -> tuple[TableCell, ...]:
         times(pair.theirs_speedup),
         share(pair.ours_efficiency),
         share(pair.theirs_efficiency),
-        number(ours.record.spec.batch if ours is not None else None),
+        number(ours.record.batch if ours is not None else None),
         number(theirs.batch if theirs is not None else None),
     )
 
@@ -285,7 +283,7 @@ def _curves(
 def _ours(pairs: Sequence[Counterpart]) -> Iterator[dict[str, Any]]:
     for pair in pairs:
         if pair.ours is not None and pair.series is not None and pair.ours_speedup is not None:
-            about = {"ours": True, "whose": "ours", "name": pair.line, "batch": str(pair.ours.record.spec.batch)}
+            about = {"ours": True, "whose": "ours", "name": pair.line, "batch": str(pair.ours.record.batch)}
             yield {**about, **_point(pair, pair.ours_speedup, pair.ours_efficiency, pair.ours.record.devices)}
 
 

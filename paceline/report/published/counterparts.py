@@ -82,7 +82,7 @@ def _may_be_same(series: Series, strategy: str) -> bool:
 
 def _likeness(series: Series, record: Record) -> tuple[int, int, int]:
     """The same model counts most, then the same kind of feed, then options that both have and only they have not."""
-    ours = [_words(str(record.spec[name])) for name in ("workload", "feed", "strategy")]
+    ours = [_words(text) for text in (record.spec.workload, record.spec.feed, record.spec.strategy)]
     theirs = [_words(text or "") for text in (series.workload, series.feed, series.strategy)]
     alike = sum(len(set(a) & set(b)) - len(set(b) - set(a)) for a, b in zip(ours, theirs, strict=True))
     return int(ours[0][:1] == theirs[0][:1]), int(ours[1][:1] == theirs[1][:1]), alike

@@ -1,19 +1,19 @@
 """Machines, versions, one worker alone, and workloads against counts of workers: the layout of seed-004."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from paceline.measure.scaling import ScalingRow
 from paceline.report.published.fields import machine_of, networks_of, nodes_of, speedup, throughput
 from paceline.report.published.grouped import (
-    ONE_TABLE,
     UNKNOWN,
     about_counts,
     about_devices,
     grouped,
     learning_rates,
+    of_one_table,
     place_of,
     scaling_and_batch,
+    unusual,
 )
 from paceline.report.tables import PageTable, word
 from paceline.studies.columns import NOTHING
@@ -21,23 +21,22 @@ from paceline.studies.columns import NOTHING
 
 def by_workload(rows: Sequence[ScalingRow]) -> list[PageTable]:
     """The machines, their versions, one worker alone on each, and workloads against counts of workers."""
-    shared = [name for name in ONE_TABLE if name != "workload"]
-    groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
+    groups: dict[tuple[object, ...], list[ScalingRow]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.records[0].spec.get(name) for name in shared), []).append(row)
+        groups.setdefault(of_one_table(row, across="workload"), []).append(row)
     results = [_counts_across(group) for group in groups.values() if any(map(_many, group))]
     return [_testbed(rows), _versions(rows), *_baselines(rows), *results]
 
 
 def _many(row: ScalingRow) -> bool:
-    return bool(row.records[0].spec.workers > 1)
+    return row.records[0].spec.workers > 1
 
 
 def _testbed(rows: Sequence[ScalingRow]) -> PageTable:
     machines = {machine_of(row.records[0]): row.records[0] for row in rows}
     networks = networks_of(row.records[0] for row in rows)
     bandwidth = word(", ".join(networks)) if networks else UNKNOWN
-    kinds = [str(record.environment.processor or NOTHING) for record in machines.values()]
+    kinds = [record.environment.processor for record in machines.values()]
     return PageTable(
         name="",
         title="TestBed",
@@ -85,11 +84,12 @@ def _baselines(rows: Sequence[ScalingRow]) -> list[PageTable]:
 def _baseline_heading(row: ScalingRow) -> str:
     record = row.records[0]
     spec = record.spec
-    return f"{spec.workload}, {spec.feed}, batch {spec.batch} ({record.throughput.unit})"
+    words = [spec.workload, spec.feed, f"batch {record.batch}", *unusual(row)]
+    return f"{', '.join(words)} ({record.throughput.unit})"
 
 
 def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
-    lines = grouped(rows, ONE_TABLE)
+    lines = grouped(rows)
     places = sorted({place_of(row) for row in rows if _many(row)})
     headings, cells = [""], [[word(_line_name(group))] for group in lines]
     for place in places:
@@ -101,7 +101,7 @@ def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
     first = rows[0].records[0].spec
     return PageTable(
         name="",
-        title=f"{first.strategy} · {first.feed}, {learning_rates(rows)}",
+        title=", ".join([f"{first.strategy} · {first.feed}", *unusual(rows[0]), learning_rates(rows)]),
         headings=tuple(headings),
         rows=tuple(map(tuple, cells)),
         notes=tuple(about_counts(rows)),

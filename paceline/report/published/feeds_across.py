@@ -7,7 +7,6 @@ from paceline.measure.scaling import ScalingRow
 from paceline.numbers import rate
 from paceline.report.published.fields import throughput
 from paceline.report.published.grouped import (
-    ONE_TABLE,
     UNKNOWN,
     about_counts,
     about_devices,
@@ -23,8 +22,7 @@ _PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
 
 def by_feed(rows: Sequence[ScalingRow]) -> list[PageTable]:
     """A line per count of workers, feeds across: those that make images in three places in one column."""
-    shared = [name for name in ONE_TABLE if name != "feed"]
-    return [_feeds_across(group) for group in grouped(rows, shared)]
+    return [_feeds_across(group) for group in grouped(rows, across="feed")]
 
 
 def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
@@ -42,13 +40,14 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
         )
         for (_, workers), line in lines.items()
     ]
+    spec = rows[0].records[0].spec
     about = (
         "GPU, CPU, Python: batches are made on the device, on the host, or in Python by other processes; no intervals."
     )
     theirs = "The original's column of another program, tensorflow/benchmarks, is not measured here."
     return PageTable(
         name="",
-        title=f"{rows[0].records[0].throughput.unit}: {title_of(rows, ('workload', 'strategy'))}",
+        title=f"{rows[0].records[0].throughput.unit}: {title_of(rows, (spec.workload, spec.strategy))}",
         headings=(
             "#GPU",
             *([f"paceline({'/'.join(_PLACES.values())})"] if synthetic else []),

@@ -2,33 +2,32 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from paceline.measure.scaling import ScalingRow
 from paceline.numbers import number as digits
 from paceline.numbers import rate
 from paceline.record import Record
 from paceline.report.tables import TableCell, interval, number, word
-from paceline.studies.columns import COLUMNS, NOTHING, Column
+from paceline.studies.columns import COLUMNS, Column
 
 Field = Callable[[ScalingRow], TableCell]
 """One cell of a row; what was not measured has no value."""
 
 
-def nodes_of(record: Record) -> int | None:
+def nodes_of(record: Record) -> int:
     """Nodes that had workers."""
     nodes = {worker.node for worker in record.per_worker}
-    return None if None in nodes else len(nodes)
+    return len(nodes)
 
 
 def networks_of(records: Iterable[Record]) -> list[str]:
     """Networks that runs on several nodes had, as they were asked for."""
-    return list(dict.fromkeys(str(record.network.asked) for record in records if record.network is not None))
+    return list(dict.fromkeys(record.network.asked for record in records if record.network is not None))
 
 
 def machine_of(record: Record) -> str:
     """The name of the host."""
-    return str(record.environment.host or NOTHING)
+    return record.environment.host
 
 
 def throughput(row: ScalingRow) -> TableCell:
@@ -66,14 +65,10 @@ def _over_repeats(column: Column) -> Field:
     return lambda row: number(column.over(row.records), column.text)
 
 
-def _setting(name: str) -> Field:
-    return lambda row: number(row.records[0].spec[name])
-
-
 def _epoch_loss(record: Record) -> float | None:
     """Of training: the mean over the last epoch, as Keras prints it; of the last step where no epoch was finished."""
-    learning: Mapping[str, Any] = record.learning
-    ends = {v.step for v in learning.validation if v.epoch and float(v.epoch).is_integer()}
+    learning = record.learning
+    ends = {v.step for v in learning.validation if v.epoch and v.epoch.is_integer()}
     last = learning.loss[slice(*[0, *sorted(ends)][-2:])] if ends else learning.loss[-1:]
     known = [loss for loss in last if loss is not None]
     return statistics.fmean(known) if known else None
@@ -81,11 +76,11 @@ def _epoch_loss(record: Record) -> float | None:
 
 FIELDS: Mapping[str, Field] = {
     "nodes": lambda row: number(nodes_of(row.records[0])),
-    "workers": _setting("workers"),
-    "workers_per_device": _setting("workers_per_device"),
+    "workers": lambda row: number(row.records[0].spec.workers),
+    "workers_per_device": lambda row: number(row.records[0].spec.workers_per_device),
     "devices": lambda row: number(row.records[0].devices),
     "machine": lambda row: word(machine_of(row.records[0])),
-    "batch": _setting("batch"),
+    "batch": lambda row: number(row.records[0].batch),
     "throughput": throughput,
     "speedup": speedup,
     "epochs": _over_repeats(COLUMNS["epochs"]),

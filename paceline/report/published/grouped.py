@@ -1,24 +1,30 @@
 """Which of our settings stand in one published table, in which order, and what is said about all of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from paceline.measure.scaling import ScalingRow
 from paceline.numbers import count
 from paceline.report.tables import TableCell
+from paceline.settings import Role
+from paceline.spec import SETTINGS, with_role
 from paceline.studies.columns import NOTHING
 
-ONE_TABLE = ("workload", "strategy", "feed", "precision", "accumulate", "mps")
 UNKNOWN = TableCell(NOTHING)
 
 
-def grouped(rows: Sequence[ScalingRow], settings: Sequence[str]) -> list[list[ScalingRow]]:
+def of_one_table(row: ScalingRow, *, across: str | None = None) -> tuple[object, ...]:
+    """What rows of one table share; all but the setting `across`, whose values stand side by side."""
+    spec = row.records[0].spec
+    return (*(getattr(spec, name) for name in with_role(Role.SERIES) if name != across), spec.mps)
+
+
+def grouped(rows: Sequence[ScalingRow], *, across: str | None = None) -> list[list[ScalingRow]]:
     """Rows that may stand in one table, in order of first appearance; within it as people count."""
-    groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
+    groups: dict[tuple[object, ...], list[ScalingRow]] = {}
     for row in rows:
-        spec = row.records[0].spec
-        batch = spec.batch * (spec.workers if row.scaling == "strong" else 1)
-        groups.setdefault((*(spec.get(name) for name in settings), batch), []).append(row)
+        first = row.records[0]
+        batch = first.batch * (first.spec.workers if row.scaling == "strong" else 1)
+        groups.setdefault((*of_one_table(row, across=across), batch), []).append(row)
     return [sorted(group, key=place_of) for group in groups.values()]
 
 
@@ -28,27 +34,33 @@ def place_of(row: ScalingRow) -> tuple[int, int]:
     return spec.workers_per_device, spec.workers
 
 
-def title_of(rows: Sequence[ScalingRow], settings: Sequence[str]) -> str:
-    """What all rows share; weak or strong, batch and learning rate are always there."""
-    first = rows[0].records[0].spec
-    precision = [first.precision] if first.precision != "fp32" else []
-    named = " · ".join(str(first[name]) for name in settings)
-    return ", ".join([named, scaling_and_batch(rows), *precision, learning_rates(rows)])
+def title_of(rows: Sequence[ScalingRow], named: Sequence[str]) -> str:
+    """What all rows share, `named` first; weak or strong, batch and learning rate are always there."""
+    return ", ".join([" · ".join(named), scaling_and_batch(rows), *unusual(rows[0]), learning_rates(rows)])
+
+
+def unusual(row: ScalingRow) -> Iterator[str]:
+    """How the workers compute, where that is not as usual."""
+    spec = row.records[0].spec
+    for name, one in SETTINGS.items():
+        computing = one.has(Role.STEP) and one.has(Role.CHECKPOINT) and not one.has(Role.TITLE)
+        if computing and one is not SETTINGS["feed"] and not one.is_usual(getattr(spec, name)):
+            yield one.in_words(getattr(spec, name))
 
 
 def scaling_and_batch(rows: Sequence[ScalingRow]) -> str:
     """Weak or strong, and the batch that goes with it."""
-    first = rows[0].records[0].spec
+    first = rows[0].records[0]
     if any(row.scaling == "strong" for row in rows):
-        return f"strong scaling, batch {first.batch * first.workers} in all"
+        return f"strong scaling, batch {first.batch * first.spec.workers} in all"
     return f"weak scaling, batch {first.batch} per worker"
 
 
 def learning_rates(rows: Sequence[ScalingRow]) -> str:
     """The learning rates of all rows and their rules."""
     learning = [record.learning for row in rows for record in row.records]
-    rates = sorted({told["lr"] for told in learning})
-    rules = dict.fromkeys(told["lr_rule"] for told in learning)
+    rates = sorted({one.lr for one in learning})
+    rules = dict.fromkeys(one.lr_rule for one in learning)
     return f"lr {' to '.join(f'{lr:g}' for lr in dict.fromkeys((rates[0], rates[-1])))}, lr rule {' and '.join(rules)}"
 
 

@@ -8,7 +8,7 @@ from paceline import references
 from paceline.measure.scaling import ScalingRow
 from paceline.references.base import PublishedColumn, Reference
 from paceline.report.published.fields import FIELDS, Field
-from paceline.report.published.grouped import ONE_TABLE, about_counts, about_devices, grouped, title_of
+from paceline.report.published.grouped import about_counts, about_devices, grouped, title_of
 from paceline.report.tables import PageTable
 
 _NOUNS = re.compile("imgs|images?|words|frames")
@@ -25,15 +25,15 @@ class Listed:
     def __call__(self, rows: Sequence[ScalingRow]) -> list[PageTable]:
         """The tables."""
         reference = references.load(self.name)
-        return [self._table(group, reference) for group in grouped(rows, ONE_TABLE)]
+        return [self._table(group, reference) for group in grouped(rows)]
 
     def _table(self, rows: Sequence[ScalingRow], reference: Reference) -> PageTable:
-        columns = reference.columns
+        columns, spec = reference.columns, rows[0].records[0].spec
         shown = {column.field for column in columns}
         fields = {**FIELDS, "seconds": self.seconds}
         return PageTable(
             name=self.name,
-            title=title_of(rows, ("workload", "strategy", "feed")),
+            title=title_of(rows, (spec.workload, spec.strategy, spec.feed)),
             headings=tuple(_heading(column, rows) for column in columns),
             rows=tuple(tuple(fields[column.field](row) for column in columns) for row in rows),
             notes=(

@@ -7,8 +7,8 @@ from collections import deque
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from paceline.measure.series import Series, WorkerSeries
 from paceline.workers.timing.buckets import NOTHING_SPENT, BucketLog, Noted
 from paceline.workers.timing.marks import PHASES, Marks, Phase
 from paceline.workers.timing.queue import RunQueue
@@ -40,7 +40,7 @@ class GradientWatch(Protocol):
     def keep(self, step: int, noted: dict[int, Tick], backward_begin: float) -> None:
         """Read what was noted."""
 
-    def series(self) -> dict[str, npt.NDArray[np.float64]]:
+    def series(self) -> dict[str, Series]:
         """What was kept."""
 
 
@@ -164,8 +164,8 @@ class Clock:
         steps = range(since, len(self._marks.ends()))
         return [(self._marks.seconds(step), self._figures[step * len(_FIGURES) + _UNITS]) for step in steps]
 
-    def series(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Every step's figures, by name; then those of watched buckets and sampled gradients."""
+    def series(self) -> WorkerSeries:
+        """Every step's figures, and those of watched buckets and sampled gradients."""
         self._unread.append((self._noted.copy(), None))
         self._noted.clear()
         self._read(behind=0)
@@ -178,4 +178,4 @@ class Clock:
         steps["exchange"] = steps["exchange"] + in_update
         figures["held"] = np.minimum(figures["held"], steps["exchange"])
         watched = {**self.buckets.series(), **(self._gradients.series() if self._gradients else {})}
-        return {**steps, **figures, **watched}
+        return WorkerSeries.of({**steps, **figures, **watched})

@@ -72,3 +72,27 @@ def test_runs_of_several_kinds_are_told_apart_by_their_series(records: list[Reco
         Runs.of(both)
     assert Runs.of(both, series="vae ps dataset").records == (records[0], records[2])
     assert Runs.of(both, series="vae allreduce dataset bf16").records == (both[-1],)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"accumulate": 2}, "accumulate 2"),
+        ({"optimizer": "sgd"}, "optimizer sgd"),
+        ({"clip_norm": 0.5}, "clip norm 0.5"),
+        ({"cores_per_device": 2}, "2 cores per device"),
+        ({"device": "emulated:2080ti", "accumulate": 2}, "accumulate 2 emulated:2080ti"),
+    ],
+)
+def test_whatever_changes_a_step_makes_another_series_that_is_named_after_it(
+    records: list[Record], tmp_path: Path, other: dict[str, Any], words: str
+) -> None:
+    both = [*records, together(tmp_path, "allreduce", **other)]
+    with pytest.raises(SpecError, match=f"vae ps dataset, vae allreduce dataset {words}\\."):
+        Runs.of(both)
+    assert Runs.of(both, series=f"vae allreduce dataset {words}").records == (both[-1],)
+
+
+def test_runs_that_differ_in_their_length_or_seed_are_of_one_kind(records: list[Record], tmp_path: Path) -> None:
+    both = [*records, together(tmp_path, "allreduce", seed=3, validate="off", optimizer="own")]
+    assert both[-1] in Runs.of(both, "allreduce").records

@@ -87,7 +87,9 @@ def run(folder: Path, batch: int, workers: int = 1, *, validated: bool = False, 
     samples = whole * np.arange(1, steps + 1)
     losses = 10 - samples / (100 * (1 + whole / 64))
     noisy = losses + noise * np.random.default_rng(batch).standard_normal(steps)
-    checks = [{"epoch": 1.0, "step": n, "samples": int(samples[n - 1]), "loss": losses[n - 1]} for n in (1, 40, 80)]
+    checks = [
+        {"epoch": 1.0, "step": n, "samples": int(samples[n - 1]), "loss": float(losses[n - 1])} for n in (1, 40, 80)
+    ]
     learning: dict[str, Any] = {
         "loss": noisy.tolist(),
         "validation": checks if validated else [],

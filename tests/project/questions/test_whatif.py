@@ -54,7 +54,7 @@ def test_what_was_measured_is_answered_with_what_was_measured(tmp_path: Path) ->
     record = two(tmp_path, host=Host(1e-9, 0.0))
     found = at(Measured.of_records([record]), 2)
     assert found.step_seconds == pytest.approx(record.step_seconds, rel=1e-9)
-    assert found.throughput == pytest.approx(record.throughput["value"], rel=1e-9)
+    assert found.throughput == pytest.approx(record.throughput.value, rel=1e-9)
 
 
 @pytest.mark.parametrize("strategy", ["allreduce:bucket=500KB", "allreduce:overlap=off", "ps:place=shared"])
@@ -75,7 +75,7 @@ def on_links(folder: Path, share: float, strategy: str, rate: float = 1e8) -> Re
     ways = {f"{way}_bits_per_second": rate for way in ("asked", "sent", "received")}
     links = {"asked": "100Mbps", "nodes": [{"node": n, "latency_seconds": 1e-4, **ways} for n in (0, 1)]}
     record = made(folder / "two", Situation(phases=phases, spec={"strategy": strategy}, record={"network": links}))
-    workers = [{**worker, "node": rank} for rank, worker in enumerate(record.per_worker)]
+    workers = tuple(replace(worker, node=rank) for rank, worker in enumerate(record.per_worker))
     return replace(record, per_worker=workers)
 
 
@@ -127,7 +127,7 @@ def test_the_wait_says_how_workers_spread(tmp_path: Path) -> None:
     record = made(tmp_path, Situation(noise=8 * MS, steps=400))
     assert profile_of([record]).spread_seconds == pytest.approx(8 * MS, rel=0.15)
     wait = simulate(profile_of([record]), Setting(traffic=catalogue.resolve("allreduce"), layout=Layout(2, 2)))
-    assert wait.wait_seconds == pytest.approx(record.phases["wait"])
+    assert wait.wait_seconds == pytest.approx(record.phases.wait)
 
 
 def test_links_are_found_in_the_buckets_where_no_core_moves_the_bytes(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def at_batches(folder: Path, batches: Sequence[int]) -> list[Record]:
 def test_computing_grows_with_the_batch_as_records_at_two_batches_say(tmp_path: Path) -> None:
     profile = profile_of(at_batches(tmp_path, [8, 4])).at_batch(16)
     truth = at_batches(tmp_path / "truth", [16])[0]
-    assert profile.forward_seconds == pytest.approx(truth.phases["forward"], rel=1e-6)
-    assert profile.backward_seconds == pytest.approx(truth.phases["backward"], rel=1e-6)
+    assert profile.forward_seconds == pytest.approx(truth.phases.forward, rel=1e-6)
+    assert profile.backward_seconds == pytest.approx(truth.phases.backward, rel=1e-6)
     assert not [w for w in profile.warnings if "proportional" in w]
 
 

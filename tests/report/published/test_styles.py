@@ -53,29 +53,26 @@ def test_a_style_has_the_columns_of_the_original_in_its_order(style: str, headin
 
 @pytest.mark.parametrize("style", STYLES)
 def test_what_was_not_measured_is_a_dash_and_never_a_zero(style: str) -> None:
-    learning = {**PAIR[0].learning, "loss": [], "validation": [], "val_loss": None}
-    environment = {**PAIR[0].environment, "host": None, "processor": None}
-    poor = [dataclasses.replace(r, utilisation=[], learning=learning, environment=environment) for r in PAIR]
+    learning = dataclasses.replace(PAIR[0].learning, loss=(), validation=(), val_loss=None)
+    poor = [dataclasses.replace(r, utilisation=(), learning=learning) for r in PAIR]
     cells = [cell for table in styles.tables(style, rows(*poor)) for row in table.rows for cell in row]
     assert all(cell.text == "–" for cell in cells if cell.value in (None, 0, 0.0))
-    dashes = {"seed-000": 8, "seed-001": 4, "seed-002": 0, "seed-003": 0, "seed-004": 4}
+    dashes = {"seed-000": 6, "seed-001": 2, "seed-002": 0, "seed-003": 0, "seed-004": 1}
     assert sum(cell.text == "–" for cell in cells) == dashes[style]
 
 
 def test_the_first_layout_counts_nodes_workers_devices_images_and_time() -> None:
-    worker = {**PAIR[1].per_worker[0], "node": 0}
-    record = dataclasses.replace(
-        run(4, 50.0, strategy="allreduce", workers_per_device=2),
-        per_worker=[{**worker, "rank": rank, "samples": 32} for rank in range(4)],
-        wall_seconds={"start_up": 3.5, "training": 60.0},
-    )
+    shared = run(4, 50.0, strategy="allreduce", workers_per_device=2)
+    wall = dataclasses.replace(shared.wall_seconds, start_up=3.5, training=60.0)
+    record = dataclasses.replace(shared, wall_seconds=wall)
     (table,) = styles.tables("seed-000", rows(record))
     assert texts(table) == [("1", "4", "2", "2", "200", "2", "128", "4.5", "90%", "1m3.5s")]
     assert table.title == "vae · allreduce · dataset, weak scaling, batch 8 per worker, lr 0.001, lr rule none"
 
 
 def test_the_second_layout_has_minutes_and_the_loss_of_the_last_epoch() -> None:
-    (table,) = styles.tables("seed-001", rows(dataclasses.replace(PAIR[0], wall_seconds={"training": 450.0})))
+    wall = dataclasses.replace(PAIR[0].wall_seconds, start_up=0.0, training=450.0)
+    (table,) = styles.tables("seed-001", rows(dataclasses.replace(PAIR[0], wall_seconds=wall)))
     assert texts(table) == [("1", "here", "7.5 min", "1.5")], "steps 3 and 4 of the losses 4, 3, 2, 1"
 
 
@@ -88,8 +85,8 @@ def test_the_third_layout_has_twenty_batches_at_the_measured_pace_and_the_speed_
 def test_headings_name_what_the_workload_counts() -> None:
     words = dataclasses.replace(
         PAIR[0],
-        workload={**PAIR[0].workload, "unit": "words"},
-        throughput={**PAIR[0].throughput, "unit": "words/s"},
+        workload=dataclasses.replace(PAIR[0].workload, unit="words"),
+        throughput=dataclasses.replace(PAIR[0].throughput, unit="words/s"),
     )
     assert "words/sec" in styles.tables("seed-000", rows(words))[0].headings
     assert "total_samples_processed" in styles.tables("seed-000", rows(words))[0].headings
@@ -119,11 +116,21 @@ def test_the_fifth_layout_has_machines_versions_baselines_and_workloads_against_
 
 
 def test_rows_that_differ_in_more_than_workers_stand_in_tables_of_their_own() -> None:
-    records = [run(1), run(1, batch=16), run(1, feed="dataset:shard=off"), run(1, precision="bf16")]
-    found = styles.tables("seed-000", rows(*records))
-    assert [len(table.rows) for table in found] == [1, 1, 1, 1]
-    assert len({table.title for table in found}) == 4
-    assert len({table.name for table in found}) == 4
+    changes: list[dict[str, Any]] = [
+        *({}, {"batch": 16}, {"feed": "dataset:shard=off"}, {"precision": "bf16"}),
+        *({"optimizer": "sgd"}, {"clip_norm": 1.0}, {"accumulate": 2}),
+    ]
+    found = styles.tables("seed-000", rows(*(run(1, **{"optimizer": "own", **change}) for change in changes)))
+    assert [len(table.rows) for table in found] == [1] * 7
+    assert len({table.title for table in found}) == 7
+    assert len({table.name for table in found}) == 7
+
+
+def test_one_worker_alone_is_shown_for_each_optimizer() -> None:
+    alone = [run(1, rate, optimizer=optimizer) for optimizer, rate in (("own", 100.0), ("sgd", 50.0))]
+    _, _, baseline = styles.tables("seed-004", rows(*alone))
+    assert baseline.headings[2] == "vae, dataset, batch 8, optimizer sgd (images/s)"
+    assert texts(baseline) == [("here", "100", "50")]
 
 
 def test_strong_scaling_is_named_with_the_batch_of_all_workers() -> None:

@@ -71,16 +71,14 @@ def test_phases_of_a_step_add_up_to_it_and_the_arrival_is_the_end_of_the_last_ba
             clock.mark(phase)  # type: ignore[arg-type]
         clock.end_step(samples=8, units=24, loss=0.5)
     series = clock.series()
-    steps = series["end"] - series["begin"]
-    np.testing.assert_allclose(sum(series[name] for name in PHASES), steps, atol=1e-9)
-    assert (series["exchange"] >= 0.004).all()
-    assert (series["forward"] >= 0.002).all()
-    np.testing.assert_allclose(
-        series["end"] - series["arrival"], series["exchange"] + series["update"] + series["other"]
-    )
-    np.testing.assert_array_equal(series["begin"][1:], series["end"][:-1])
-    assert series["samples"].tolist() == [8, 8, 8]
-    assert series["units"].tolist() == [24, 24, 24]
+    steps = series.end - series.begin
+    np.testing.assert_allclose(sum(series.of_phase(name) for name in PHASES), steps, atol=1e-9)
+    assert (series.exchange >= 0.004).all()
+    assert (series.forward >= 0.002).all()
+    np.testing.assert_allclose(series.end - series.arrival, series.exchange + series.update + series.other)
+    np.testing.assert_array_equal(series.begin[1:], series.end[:-1])
+    assert series.samples.tolist() == [8, 8, 8]
+    assert series.units.tolist() == [24, 24, 24]
 
 
 def test_a_pause_is_no_part_of_any_step() -> None:
@@ -91,8 +89,8 @@ def test_a_pause_is_no_part_of_any_step() -> None:
     clock.begin()
     clock.end_step(samples=1, units=1, loss=0.0)
     series = clock.series()
-    assert series["begin"][1] - series["end"][0] >= 0.05
-    assert sum(series[name][1] for name in PHASES) < 0.05
+    assert series.begin[1] - series.end[0] >= 0.05
+    assert sum(series.of_phase(name)[1] for name in PHASES) < 0.05
 
 
 def test_the_clock_knows_what_is_being_done_now() -> None:
@@ -108,7 +106,7 @@ def test_the_clock_knows_what_is_being_done_now() -> None:
 
 
 def test_a_clock_without_steps_has_empty_series() -> None:
-    assert {len(values) for values in Clock().series().values()} == {0}
+    assert {len(values) for values in Clock().series().arrays().values()} == {0}
 
 
 def test_the_way_of_parameters_back_from_servers_is_exchange_though_it_happens_while_updating() -> None:
@@ -120,9 +118,9 @@ def test_the_way_of_parameters_back_from_servers_is_exchange_though_it_happens_w
     step(clock, told, update=0.03)
     step(clock, told, update=0.03)  # what was said of one step is not said of the next
     series = clock.series()
-    np.testing.assert_allclose(series["exchange"], [0.04, 0.02])
-    np.testing.assert_allclose(series["update"], [0.01, 0.03])
-    np.testing.assert_allclose(series["held"], [0.005, 0.0])
+    np.testing.assert_allclose(series.exchange, [0.04, 0.02])
+    np.testing.assert_allclose(series.update, [0.01, 0.03])
+    np.testing.assert_allclose(series.held, [0.005, 0.0])
 
 
 def test_processor_time_is_counted_step_by_step() -> None:
@@ -134,7 +132,7 @@ def test_processor_time_is_counted_step_by_step() -> None:
     clock.end_step(samples=1, units=1, loss=0.0)
     time.sleep(0.03)
     clock.end_step(samples=1, units=1, loss=0.0)
-    busy, idle = clock.series()["cpu"]
+    busy, idle = clock.series().cpu
     assert busy >= 0.03
     assert idle < 0.02
 
@@ -152,10 +150,10 @@ def test_of_short_steps_some_are_asked_for_processor_time_and_the_steps_between_
     used = time.process_time() - begun
     series = clock.series()
     asked = [0, 4]  # one of four at first
-    assert np.flatnonzero(np.isfinite(series["queued"])).tolist() == asked
-    assert np.isnan(series["cpu"]).tolist() == [False] * 5 + [True] * 3
-    assert len(set(series["cpu"][1:5])) == 1
-    assert 0.002 <= series["cpu"][1] < used / 5
+    assert np.flatnonzero(np.isfinite(series.queued)).tolist() == asked
+    assert np.isnan(series.cpu).tolist() == [False] * 5 + [True] * 3
+    assert len(set(series.cpu[1:5])) == 1
+    assert 0.002 <= series.cpu[1] < used / 5
 
 
 def test_the_pace_of_steps_is_told_while_training_without_pauses() -> None:
@@ -193,10 +191,10 @@ def test_buckets_are_watched_in_every_long_step_and_in_some_short_ones(seconds: 
         told.time -= 0.006
         step(clock, told, seconds)
     series = clock.series()
-    assert sorted(set(series["bucket_step"])) == list(watched)
-    assert series["bucket_bytes"].tolist() == [10, 20] * len(watched)
-    np.testing.assert_allclose(series["bucket_start"], series["bucket_ready"])
-    np.testing.assert_allclose((series["bucket_end"] - series["bucket_start"]).reshape(-1, 2)[:, 0], 0.003)
+    assert sorted(set(series.bucket_step)) == list(watched)
+    assert series.bucket_bytes.tolist() == [10, 20] * len(watched)
+    np.testing.assert_allclose(series.bucket_start, series.bucket_ready)
+    np.testing.assert_allclose((series.bucket_end - series.bucket_start).reshape(-1, 2)[:, 0], 0.003)
 
 
 def test_a_bucket_in_pieces_ends_with_its_last_one_and_one_that_never_ended_is_left_out() -> None:
@@ -213,8 +211,8 @@ def test_a_bucket_in_pieces_ends_with_its_last_one_and_one_that_never_ended_is_l
     clock.buckets.start(1)
     step(clock, told)
     series = clock.series()
-    assert series["bucket_index"].tolist() == [0]
-    assert series["bucket_end"] - series["bucket_ready"] == pytest.approx(0.5)
+    assert series.bucket_index.tolist() == [0]
+    assert series.bucket_end - series.bucket_ready == pytest.approx(0.5)
 
 
 def test_a_long_run_keeps_a_bounded_number_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +223,7 @@ def test_a_long_run_keeps_a_bounded_number_of_buckets(monkeypatch: pytest.Monkey
     for _ in range(400):
         reports(clock, told, buckets=2)
         step(clock, told)
-    steps = clock.series()["bucket_step"]
+    steps = clock.series().bucket_step
     assert 20 <= len(steps) <= 42
     assert steps.max() > 350  # not only the beginning
     assert len(set(np.diff(np.unique(steps)))) == 1
@@ -245,11 +243,11 @@ def test_when_each_gradient_was_ready_is_sampled_and_hooks_do_not_stay() -> None
         clock.end_step(samples=2, units=2, loss=0.0)
         assert all(hooks) == any(hooks) == (clock._steps - 1 == 4)
     series = clock.series()
-    assert series["gradient_step"].tolist() == [4]
-    (ready,) = series["gradient_ready"]
+    assert series.gradient_step.tolist() == [4]
+    (ready,) = series.gradient_ready
     assert (ready > 0).all()
     assert ready[2:].max() < ready[:2].min()  # the last layer's come first
-    assert ready.max() <= series["backward"][4]
+    assert ready.max() <= series.backward[4]
 
 
 def test_on_a_gpu_moments_are_events_that_are_read_a_step_later() -> None:
@@ -268,10 +266,10 @@ def test_on_a_gpu_moments_are_events_that_are_read_a_step_later() -> None:
     for _ in range(50_000 // 100):
         step(clock, device, 100.0)
     series = clock.series()
-    steps = series["end"] - series["begin"]
+    steps = series.end - series.begin
     np.testing.assert_allclose(steps[1:], 100.0, rtol=1e-6)  # as exact at the end of a long run as at its beginning
-    np.testing.assert_allclose(sum(series[name] for name in PHASES), steps, rtol=1e-6)
-    assert series["begin"][0] == pytest.approx(begun, abs=0.1)
+    np.testing.assert_allclose(sum(series.of_phase(name) for name in PHASES), steps, rtol=1e-6)
+    assert series.begin[0] == pytest.approx(begun, abs=0.1)
 
 
 def test_a_phase_of_many_micro_batches_is_their_sum() -> None:
@@ -283,8 +281,8 @@ def test_a_phase_of_many_micro_batches_is_their_sum() -> None:
         clock.mark(mark)  # type: ignore[arg-type]
     clock.end_step(samples=1, units=1, loss=0.0)
     series = clock.series()
-    assert (series["forward"], series["backward"]) == (3, 3)
-    assert (series["backward_begin"] - series["begin"], series["arrival"] - series["begin"]) == (6, 7)
+    assert (series.forward, series.backward) == (3, 3)
+    assert (series.backward_begin - series.begin, series.arrival - series.begin) == (6, 7)
 
 
 def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
@@ -302,7 +300,7 @@ def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
         rival.kill()
         rival.wait()
         os.sched_setaffinity(0, before)
-    starved, asleep = clock.series()["queued"]
+    starved, asleep = clock.series().queued
     assert starved > 0.1
     assert asleep < 0.1
 
