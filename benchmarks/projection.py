@@ -53,7 +53,6 @@ QUIET_STEPS = 8
 
 def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: int, folder: Path) -> Record:
     """One run; one worker alone needs one node only."""
-    place = {} if strategy == ALONE else engine.site.settings
     spec = RunSpec(
         workload=workload,
         workers=1 if strategy == ALONE else 2,
@@ -62,8 +61,9 @@ def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: in
         steps=steps,
         validate="off",
         feed="synthetic",
-        **place,
     )
+    if strategy != ALONE:
+        spec = RunSpec.from_dict({**spec.to_dict(), **engine.site.settings})
     return engine.run(plan(spec, engine.site), folder, NoDisplay())
 
 
@@ -92,6 +92,7 @@ def errors(known: Sequence[Record], quiet: dict[str, Record]) -> dict[str, float
     for strategy in STRATEGIES[2:]:
         point = Point(workers=2, nodes=quiet[strategy].spec["nodes"], batch=None)
         (predicted,) = curve(measured, [point], Question(strategy=strategy)).points
+        assert predicted.step_seconds is not None, "the batch is known"
         found[strategy] = predicted.step_seconds / quiet[strategy].step_seconds - 1
     return found
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import astuple
 
 import numpy as np
-import pace
 import pytest
+from measure import pace
 
 from paceline.measure.stats import Figure, Series
 from paceline.measure.summary import mean_losses, summarise

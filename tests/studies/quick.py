@@ -11,6 +11,7 @@ import numpy as np
 from paceline.engines.base import Display, NoDisplay
 from paceline.engines.plan import Plan
 from paceline.measure import sidecar
+from paceline.measure.wallclock import WorkerSeries
 from paceline.network import Site
 from paceline.record import Record
 from paceline.spec import RunSpec
@@ -98,7 +99,8 @@ class QuickEngine:
         self._before(plan.spec)
         record = record_of(plan.spec, plan.placement.devices)
         step = record.step_seconds
-        times = {"begin": np.arange(STEPS) * step, "end": np.arange(1, STEPS + 1) * step}
+        ends = np.linspace(0.0, STEPS * step, STEPS + 1)
+        times: WorkerSeries = {"begin": ends[:-1], "end": ends[1:]}
         noise = np.random.default_rng(0).random(self._series)  # does not compress
         sidecar.save(out, [{**times, "noise": noise}] * plan.spec.workers)
         record.save(out)
