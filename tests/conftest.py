@@ -4,7 +4,7 @@ import multiprocessing.util
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,15 +18,17 @@ torch.set_num_threads(1)  # tests run side by side, and threads that wait for on
 _KEPT = ("forkserver", "resource_tracker")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A skip is fine on a user's machine; where everything is installed it hides a test that did not run."""
-    outcome = yield
-    report = outcome.get_result()
+    report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("PACELINE_FORBID_SKIPS"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"must not be skipped here, but was: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

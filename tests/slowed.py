@@ -24,7 +24,7 @@ class _Delay(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         time.sleep(ctx.seconds)
         return gradient, None
 
@@ -65,7 +65,7 @@ def slowed(where: str = "nowhere", seconds: float = 0.0, rank: int = 0) -> Workl
         time.sleep(COMPUTE_SECONDS + (seconds if where == "forward" and mine() else 0.0))
         predicted = model(batch[0])
         if where == "backward" and mine():
-            predicted = _Delay.apply(predicted, seconds)
+            predicted = _Delay.apply(predicted, seconds)  # type: ignore[no-untyped-call]
         return nn.functional.mse_loss(predicted, batch[1])
 
     def data() -> Data:

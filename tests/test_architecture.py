@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import paceline
+from paceline.cli.verbs import VERBS
 from paceline.strategies import catalogue as implementations
 from paceline.traffic.catalogue import STRATEGIES
 
@@ -57,7 +58,7 @@ HIDDEN: dict[str, frozenset[str]] = {
         {"recipe", "spec", "record", "traffic", "workloads", "devices", "measure", "breakdown", "feeds", "strategies"}
     ),
     "explain": frozenset({"recipe", "workloads", "devices"}),
-    "references": frozenset({"recipe", "spec", "traffic", "workloads", "devices", "breakdown"}),
+    "references": frozenset({"recipe", "traffic", "workloads", "devices", "breakdown"}),
     "studies": frozenset({"recipe", "devices", "strategies", "workers", "script", "breakdown", "explain"}),
     "project": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
     "report": frozenset({"recipe", "workloads", "devices", "feeds", "strategies", "workers", "script", "engines"}),
@@ -243,6 +244,34 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command line has loaded when it ends well."""
+    program = (
+        "import sys\n"
+        "from paceline.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+        "    sys.exit(end.code)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip()
+    return set(finished.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_the_list_of_verbs_imports_no_verb_and_nothing_that_is_slow_to_import(arguments: list[str]) -> None:
+    loaded = loaded_by(*arguments)
+    ours = {name for name in loaded if name.partition(".")[0] == "paceline"}
+    assert ours == {"paceline", "paceline.cli", "paceline.cli.main", "paceline.cli.verbs", "paceline.errors"}
+    slow = {"rich", "typer.rich_utils", "importlib.metadata", "email", "msgspec", "pydantic", "psutil"}
+    assert loaded & slow == set()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -251,20 +280,10 @@ def test_what_runs_anywhere_imports_no_torch() -> None:
     ],
 )
 def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]) -> None:
-    program = (
-        "import sys\n"
-        "from paceline.cli.main import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as end:\n"
-        "    heavy = [m for m in ('torch', 'numpy', 'rich.progress', 'multiprocessing', 'zmq') if m in sys.modules]\n"
-        "    sys.exit(end.code or ', '.join(heavy) or 0)\n"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.strip()
+    loaded = loaded_by(*arguments)
+    assert loaded & {"torch", "numpy", "rich.progress", "multiprocessing", "zmq"} == set()
+    verbs = {verb.address.partition(":")[0]: name for name, verb in VERBS.items()}
+    assert {name for module, name in verbs.items() if module in loaded} <= {arguments[0]}, "only what was asked for"
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import typer.core
-import typer.main
 from typer.testing import CliRunner
 
 import paceline.cli.train
 from paceline.cli.main import app
+from paceline.cli.verbs import VERBS, load
 from paceline.devices import cpu, cuda
 from paceline.engines.plan import Plan, plan
 from paceline.errors import DeviceError, PacelineError
@@ -175,9 +175,8 @@ def test_a_flag_that_does_not_exist_would_be_noticed(monkeypatch: pytest.MonkeyP
 
 
 def verbs() -> dict[str, typer.core.TyperCommand]:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    return {name: command for name, command in group.commands.items() if isinstance(command, typer.core.TyperCommand)}
+    loaded = {name: load(name) for name in VERBS}
+    return {name: command for name, command in loaded.items() if isinstance(command, typer.core.TyperCommand)}
 
 
 def train_options() -> set[str]:

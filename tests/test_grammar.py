@@ -144,7 +144,7 @@ CATALOGUES = {
 }
 CLASSIFIERS = ("resnet18", "resnet50", "resnet101", "resnet152", "vgg16")
 # Values that an option may have only together with another one.
-COMPANIONS = {
+COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("ps", "bound"): {"mode": "stale"},
     ("synthetic", "prefetch"): {"at": "host"},
     ("synthetic", "loaders"): {"at": "python"},
@@ -195,7 +195,7 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-def users_own(
+def users_own(  # type: ignore[no-untyped-def]
     width: int,
     rate: float = 0.1,
     deep: bool = False,
@@ -208,7 +208,7 @@ def users_own(
     plain=7,
     unset=None,
     **more: int,
-) -> "NotImportedHere":  # noqa: F821
+) -> "NotImportedHere":  # type: ignore[name-defined]  # noqa: F821  # as users may write it
     return None
 
 
@@ -254,7 +254,12 @@ def test_a_wrong_option_of_a_users_function_is_refused(text: str, said: list[str
 
 
 def test_an_option_whose_type_cannot_be_read_from_a_word_is_refused() -> None:
-    def several(either: int | str = 1, many: list[int] = [], pair=(1, 2), anything: Any = 0) -> None:  # noqa: B006
+    def several(  # type: ignore[no-untyped-def]
+        either: int | str = 1,
+        many: list[int] = [],  # noqa: B006
+        pair=(1, 2),
+        anything: Any = 0,
+    ) -> None:
         pass
 
     for option in ("either", "many", "pair", "anything"):

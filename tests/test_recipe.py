@@ -25,7 +25,7 @@ def test_a_class_or_a_partial_becomes_a_recipe_that_builds_the_same() -> None:
 
 
 def test_the_outer_partial_wins() -> None:
-    class Kept(functools.partial):  # a partial of a plain partial is flattened by Python itself
+    class Kept(functools.partial[torch.optim.Optimizer]):  # a partial of a plain partial is flattened by Python itself
         pass
 
     inner = partial(torch.optim.SGD, lr=1.0, momentum=0.5)

@@ -14,6 +14,7 @@ from paceline.measure.runs import StoredRun
 from paceline.measure.series import Series, WorkerSeries
 from paceline.record import SIDECAR_NAME
 from paceline.record_parts import Phases
+from paceline.settings import Role
 from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 
@@ -95,7 +96,7 @@ def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int])
 
 def _title(spec: RunSpec) -> dict[str, Any]:
     """What the trace is of."""
-    return {"workload": spec.workload, "strategy": spec.strategy, "workers": spec.workers, "batch": spec.batch}
+    return {name: value for name, value in spec.by_role(Role.TITLE).items() if name != "turn"}
 
 
 def _waits(run: StoredRun, workers: Sequence[WorkerSeries]) -> list[Series]:

@@ -10,31 +10,21 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import catalogues, doctor, explain, profile, project, references, report, study, testbed, train
+from paceline.cli.verbs import VerbGroup
 from paceline.errors import PacelineError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="paceline",
+    cls=VerbGroup,
     help="Train PyTorch models data-parallel and measure honestly how they scale.",
+    epilog="`paceline COMMAND --help` explains a command and gives examples.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # importing Rich takes longer than everything else that this page needs
 )
-app.command("train")(train.train)
-app.command("study")(study.study)
-app.command("testbed", context_settings=testbed.SETTINGS, options_metavar=testbed.USAGE)(testbed.make)
-app.command("explain")(explain.explain)
-app.command("project")(project.project)
-app.command("report")(report.report)
-app.command("profile")(profile.profile)
-app.add_typer(references.app, name="references")
-app.command("workloads")(catalogues.workloads)
-app.command("strategies")(catalogues.strategies)
-app.command("feeds")(catalogues.feeds)
-app.command("doctor")(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

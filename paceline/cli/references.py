@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from paceline.references.layout import PublishedTable
 
 app = typer.Typer(
-    help="Published tables to compare with, and the audit of any table.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Published tables to compare with, and the audit of any table.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
 )
 
 _COLOURS = {"fault": "red", "warning": "yellow", "note": "cyan"}

@@ -3,15 +3,16 @@
 from typing import Annotated
 
 import typer
+import typer.core
 
 from paceline.errors import SpecError
 from paceline.grammar import choose
 from paceline.testbed.hosts import Testbed, site
 
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the flags belongs to the verb."""
 
-USAGE = "--nodes N --bandwidth RATE -- train|study …"
+_USAGE = "--nodes N --bandwidth RATE -- train|study …"
 _VERBS = ("train", "study")
 _EXAMPLES = """
 Examples:
@@ -45,9 +46,13 @@ def make(
     choose(verb, _VERBS, "verb for a testbed")
     assert context.parent is not None, "the root of the command line"
     root = context.parent.command
-    command = root.commands[verb]  # type: ignore[attr-defined]  # the root is a group
+    assert isinstance(root, typer.core.TyperGroup)
+    command = root.get_command(context, verb)
+    assert command is not None, "it is one of _VERBS"
     with Testbed(place) as made, command.make_context(verb, arguments, parent=context, obj=made) as inner:
         command.invoke(inner)
 
 
 make.__doc__ = f"{make.__doc__}\n{_EXAMPLES}"
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+app.command("testbed", context_settings=_SETTINGS, options_metavar=_USAGE)(make)

@@ -73,7 +73,7 @@ def prefetching(source: Iterator[Batch], device: torch.device, count: int) -> It
     ready: queue.SimpleQueue[_Sent | BaseException | None] = queue.SimpleQueue()
     free = threading.Semaphore(count - 1)  # the batch being made has its place already
     stopped = threading.Event()
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def fill() -> None:
         try:

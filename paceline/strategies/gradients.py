@@ -15,10 +15,7 @@ class ArrivedGradients:
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in trained]
         self._arrived: set[str] = set()
-        self._hooks = [
-            p.register_post_accumulate_grad_hook(partial(self._note, name))  # type: ignore[no-untyped-call]
-            for name, p in trained
-        ]
+        self._hooks = [p.register_post_accumulate_grad_hook(partial(self._note, name)) for name, p in trained]
 
     def _note(self, name: str, _: Tensor) -> None:
         self._arrived.add(name)

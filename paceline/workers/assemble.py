@@ -121,7 +121,7 @@ def _clock(module: nn.Module, device: torch.device) -> Clock:
     """A clock of the device's own time, for buckets and the gradients of trained parameters, too."""
     ticks: Ticks = HostTicks()
     if device.type == "cuda":
-        ticks = DeviceTicks(lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+        ticks = DeviceTicks(lambda: torch.cuda.Event(enable_timing=True))
     return Clock(ticks, GradientTimes([p for p in module.parameters() if p.requires_grad], ticks))
 
 

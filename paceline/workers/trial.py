@@ -50,10 +50,7 @@ def try_out(module: nn.Module, workload: Workload, data: Data, device: torch.dev
     def note(name: str, _: Tensor) -> None:
         done[name] = counter.get_total_flops() if count else 0
 
-    hooks = [
-        p.register_post_accumulate_grad_hook(partial(note, name))  # type: ignore[no-untyped-call]
-        for name, p in trained
-    ]
+    hooks = [p.register_post_accumulate_grad_hook(partial(note, name)) for name, p in trained]
     with counter if count else nullcontext():
         loss = _loss(module, workload, data, device)
         forward = counter.get_total_flops() if count else 0

@@ -47,7 +47,7 @@ def test_slices_lie_within_their_step_and_add_up_to_the_series(tmp_path: Path, s
     lanes = slices(traced(run, tmp_path / "trace.json"))
     assert run.series is not None
     for rank, worker in enumerate(run.series):
-        by_step = defaultdict(dict)
+        by_step: dict[int, dict[str, Any]] = defaultdict(dict)
         for event in lanes[rank, 0]:
             by_step[event["args"]["step"]][event["name"]] = event
         assert sorted(by_step) == list(range(60))

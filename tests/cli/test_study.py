@@ -135,11 +135,11 @@ def test_a_dry_run_times_a_second_where_the_length_is_in_steps_or_epochs(tmp_pat
         length: json.loads(study(*told, *length.split(), "--dry-run", "--json", cwd=tmp_path).stdout)[
             "expected_seconds"
         ]
-        for length in ("--steps 1", "--steps 100000", "--epochs 3125")  # 3125 × 64 ÷ 2 are 100,000 steps of one worker
+        for length in ("--steps 1", "--steps 100000", "--epochs 3125")
     }
-    assert 1 < expected["--steps 1"] < 60
-    assert expected["--steps 100000"] > 100
-    assert 0.1 < expected["--epochs 3125"] / expected["--steps 100000"] < 10
+    # How much follows from what is tested in tests/studies/test_probe.py; here, that a real probe was made at all.
+    assert 0 < expected["--steps 1"] < expected["--steps 100000"] / 2
+    assert 0 < expected["--steps 1"] < expected["--epochs 3125"] / 2
     assert list(tmp_path.iterdir()) == []
 
 

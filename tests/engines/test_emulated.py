@@ -12,6 +12,7 @@ from paceline.engines.local import LocalEngine
 from paceline.engines.paces import paces_of
 from paceline.engines.plan import plan
 from paceline.errors import DataError, DeviceError, SpecError
+from paceline.measure import sidecar
 from paceline.measure.emulation import host_limits, host_was_limit
 from paceline.measure.profile import Profile, ProfiledWorkload
 from paceline.measure.scaling import scaling_rows
@@ -36,8 +37,13 @@ def run(out: Path, **settings: Any) -> Record:
 def test_a_worker_alone_has_the_rate_of_its_device_at_any_slow_motion(tmp_path: Path) -> None:
     for slow_motion in (1.0, 2.0):
         record = run(tmp_path / str(slow_motion), slow_motion=slow_motion)
-        # Never faster than its device; slower where a core is taken away for a while, but not by the slow motion's 2.
-        assert 24 < record.throughput.value <= 40.4
+        # Never faster than its device. A busy machine makes it slower, and by how much is no test; that figures are
+        # rescaled from the seconds that really passed is one.
+        assert record.throughput.value <= 40.4
+        (worker,) = sidecar.load(tmp_path / str(slow_motion))
+        passed = slow_motion * (worker.end - worker.begin).sum()
+        assert 5 * 0.2 * slow_motion <= passed <= record.wall_seconds.training + 1e-6
+        assert record.step_seconds * record.throughput.value == pytest.approx(8, rel=0.2)
         assert record.emulation is not None
         assert record.emulation.slow_motion == slow_motion
         assert record.emulation.device_seconds_per_step == pytest.approx(0.2)

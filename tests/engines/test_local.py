@@ -16,6 +16,7 @@ from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
 from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, SpecError, WorkerFailed, WorkerLost
 from paceline.measure import sidecar
+from paceline.measure.stopping import Stopping
 from paceline.record import Record
 from paceline.record_parts import DataSource
 from paceline.spec import RunSpec
@@ -269,9 +270,17 @@ def test_a_worker_held_back_by_a_staleness_bound_waits(tmp_path: Path) -> None:
 
 def test_a_run_ends_by_itself_once_its_rate_is_known(tmp_path: Path) -> None:
     workload = "slowed:slowed"
-    ended = run(tmp_path / "a", workload, steps=None, seconds=170.0, until_percent=200.0, validate="off")
-    assert len(ended.learning.loss) >= 60
+    ended = run(tmp_path / "a", workload, steps=None, seconds=170.0, until_percent=50.0, validate="off")
     assert ended.wall_seconds.training < 160  # a tenth of it, where cores are not taken away for long
+    decided = sidecar.load(tmp_path / "a")[0]  # rank 0 decides, from its own steps
+    stopping, steps = Stopping(50.0), list(zip(decided.end - decided.begin, decided.units, strict=True))
+    narrow_after = []
+    for done, (seconds, units) in enumerate(steps, start=1):
+        stopping.step(seconds, units)
+        if stopping.narrow_enough():
+            narrow_after.append(done)
+    assert narrow_after, "it ended before its rate was known"
+    assert decided.end[-1] - decided.end[narrow_after[0] - 1] < 20, "it went on although its rate was known"
     assert not ended.failures
     ceiling = run(tmp_path / "b", workload, steps=12, until_percent=0.001, validate="off")
     assert len(ceiling.learning.loss) == 12

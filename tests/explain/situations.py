@@ -95,7 +95,9 @@ def _spec(situation: Situation) -> dict[str, Any]:
 def _simulate(s: Situation) -> list[WorkerSeries]:
     random = np.random.default_rng(s.seed)
     own = [{name: s.phases[name] + s.longer.get(r, {}).get(name, 0.0) for name in USUAL} for r in range(s.workers)]
-    begins, rows, buckets = np.full(s.workers, 1000.0), [[] for _ in own], [[] for _ in own]
+    begins = np.full(s.workers, 1000.0)
+    rows: list[list[dict[str, float]]] = [[] for _ in own]
+    buckets: list[list[tuple[float, ...]]] = [[] for _ in own]
     for step in range(s.steps):
         backward = [max(0.0, p["backward"] + s.noise * random.standard_normal()) for p in own]
         backward_begin = [begins[r] + p["input"] + p["forward"] for r, p in enumerate(own)]
@@ -153,7 +155,7 @@ def _record(s: Situation, series: list[WorkerSeries]) -> Record:
     timed = [part] * s.workers
     phases = phases_of(series, timed, synchronous=_synchronous(s))
     lateness = lateness_of(series, timed) if _synchronous(s) and s.workers > 1 else None
-    rows = []
+    rows: list[dict[str, Any]] = []
     for rank, worker in enumerate(series):
         seconds = (worker.end - worker.begin)[part]
         rows.append(

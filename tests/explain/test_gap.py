@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from situations import ALONE, USUAL, Situation, alone, write
+from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
 from paceline.explain.data import as_data

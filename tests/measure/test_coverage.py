@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pace import NOISES, steady, true_rate, warming_up, worker
+from measure.pace import NOISES, steady, true_rate, warming_up, worker
 
 from paceline.measure.stats import WINDOWS, Figure, Series, median_interval, warmup_steps, window_rates
 from paceline.measure.summary import summarise

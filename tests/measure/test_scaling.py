@@ -47,7 +47,8 @@ def run(
 
 
 def values(row: ScalingRow) -> tuple[float | None, ...]:
-    return row.ideal, row.speedup and row.speedup.value, row.efficiency and row.efficiency.value
+    ratios = (row.speedup, row.efficiency)
+    return row.ideal, *(None if ratio is None else ratio.value for ratio in ratios)
 
 
 def turns(rates: list[float], **changes: Any) -> list[Record]:
@@ -70,8 +71,8 @@ def test_servers_on_devices_of_their_own_count_as_devices() -> None:
             run(180, workers=2, devices=2, strategy="ps:servers=2,place=shared"),
         ]
     )
-    assert values(own) == (400, 1.8, pytest.approx(0.45))
-    assert values(shared) == (200, 1.8, pytest.approx(0.9))
+    assert values(own) == pytest.approx((400, 1.8, 0.45))
+    assert values(shared) == pytest.approx((200, 1.8, 0.9))
 
 
 def test_workers_that_share_a_device_do_not_make_the_ideal_larger() -> None:

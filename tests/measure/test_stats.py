@@ -53,7 +53,7 @@ def test_a_ramp_is_left_out_and_little_more(ramp: int) -> None:
 def test_the_warm_up_of_a_million_steps_is_found_in_a_moment() -> None:
     steps = 1 + 0.02 * np.random.default_rng(0).standard_normal(1_000_000)
     steps[:1000] += 2
-    assert 1000 <= warmup_steps(steps) <= 20_000
+    assert 1000 <= warmup_steps(steps) <= 10_000  # a hundredth of them: a long run is looked at in blocks
 
 
 def test_at_most_half_of_the_steps_are_warm_up() -> None:

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from pace import steady, warming_up, worker
+from measure.pace import steady, warming_up, worker
 
 from paceline.measure.stats import Series
 from paceline.measure.steadiness import stolen_cores
@@ -16,8 +16,7 @@ def warnings(step_seconds: Series) -> list[str]:
 
 
 def noise(steps: int, seed: int = 0) -> Series:
-    (values,) = steady(np.random.default_rng(seed), 1, steps, 0.0, "normal")
-    return values
+    return steady(np.random.default_rng(seed), 1, steps, 0.0, "normal").reshape(steps)
 
 
 @pytest.mark.parametrize(("steps", "correlation"), [(200, 0.0), (300, 0.5), (2000, 0.5), (2000, 0.8)])

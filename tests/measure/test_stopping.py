@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from pace import steady, true_rate, warming_up, worker
+from measure.pace import steady, true_rate, warming_up, worker
 
 from paceline.measure.stats import WINDOWS, Series
 from paceline.measure.stopping import Stopping

@@ -4,8 +4,8 @@ import math
 from dataclasses import astuple, replace
 
 import numpy as np
-import pace
 import pytest
+from measure import pace
 
 from paceline.measure.series import WorkerSeries
 from paceline.measure.stats import Figure, Series

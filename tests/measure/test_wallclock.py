@@ -5,12 +5,14 @@ import pytest
 
 from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import summarise
-from paceline.measure.wallclock import common_stretch
+from paceline.measure.wallclock import WorkerSeries, common_stretch
 
 PHASES = ("input", "forward", "backward", "exchange", "update", "other")
 
 
-def worker(step_seconds: float, steps: int, *, samples: int = 8, pauses: dict[int, float] | None = None):
+def worker(
+    step_seconds: float, steps: int, *, samples: int = 8, pauses: dict[int, float] | None = None
+) -> WorkerSeries:
     """Steps of equal length from time 0; before some of them a pause until a given time."""
     begins, ends, now = [], [], 0.0
     for step in range(steps):

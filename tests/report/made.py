@@ -79,7 +79,7 @@ def study(folder: Path, situations: Sequence[Situation], *, name: str = "made", 
 def describe(folder: Path, *, name: str, runs: int, scaling: str = "weak", **more: Any) -> None:
     """study.json, as far as the report reads it."""
     folder.mkdir(parents=True, exist_ok=True)
-    cells = {f"cell{number}": {} for number in range(runs)}
+    cells: dict[str, Any] = {f"cell{number}": {} for number in range(runs)}
     content = {"name": name, "scaling": scaling, "repeats": 1, "columns": [], "cells": cells, **more}
     (folder / "study.json").write_text(json.dumps(content))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Locator
@@ -25,7 +26,7 @@ NUMBERS = PageTable(
     headings=("count",),
     rows=tuple((number(value, "{:,}".format),) for value in (1000, None, 9, 70)),
 )
-BY_EYE = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+BY_EYE: list[tuple[int, Literal["light", "dark"]]] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def _drawn(opened: Visit) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), BY_EYE)
 def test_the_page_opens_offline_without_a_complaint_and_draws_every_chart(
-    browser: Browser, report: Path, width: int, scheme: str
+    browser: Browser, report: Path, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     with visit(browser, report, width=width, scheme=scheme) as opened:
         _drawn(opened)

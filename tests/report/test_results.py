@@ -174,6 +174,7 @@ def test_a_picture_of_another_model_than_the_fastest_shows_its_own_curves(tmp_pa
     assert len(pictures) == 2
     for picture in pictures:
         shown = next(param["value"] for param in picture.specification["params"] if param["name"] == SHOWN)
+        assert picture.lines is not None
         assert set(shown) <= set(picture.lines)
         assert shown
         assert png(svg(picture)).startswith(b"\x89PNG")

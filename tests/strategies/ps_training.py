@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -89,28 +90,31 @@ def even_step(replica: Replica, step: int, rank: int, lr: float = 0.1) -> None:
     replica.update(lr)
 
 
+T = TypeVar("T")
+
+
 def with_replicas(
     workers: int,
     options: ParameterServer,
     recipe: OptimizerRecipe,
-    work: Callable[[Replica, Group], object],
+    work: Callable[[Replica, Group], T],
     *,
     model: Callable[[int], nn.Module] = make_model,
     launch: Callable[[ServerConfig], ServerThread | ServerProcess] = ServerThread,
     timeout_seconds: float | None = 30,
-) -> list[object]:
+) -> list[T]:
     """Run `work` on every rank; models start unlike, and the strategy has to make them alike."""
     strategy = ParameterServerStrategy(options, launch=launch, timeout_seconds=timeout_seconds)
     models = [model(rank) for rank in range(workers)]  # not in the threads: the random state is theirs in common
 
-    def one(group: Group) -> object:
+    def one(group: Group) -> T:
         replica = strategy.replicate(models[group.rank], recipe, group, NoEvents())
         try:
             return work(replica, group)
         finally:
             replica.close()
 
-    return run_in_process(workers, one)
+    return cast(list[T], run_in_process(workers, one))
 
 
 def trained_unevenly(workers: int, servers: int, recipe: OptimizerRecipe) -> list[Tensor]:
@@ -119,7 +123,7 @@ def trained_unevenly(workers: int, servers: int, recipe: OptimizerRecipe) -> lis
             uneven_step(replica, group, step, recipe.lr)
         return weights(replica.model).clone()
 
-    return with_replicas(workers, ParameterServer(servers=servers), recipe, work)  # type: ignore[return-value]
+    return with_replicas(workers, ParameterServer(servers=servers), recipe, work)
 
 
 def plain_sgd() -> "functools.partial[torch.optim.SGD]":

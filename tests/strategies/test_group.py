@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from paceline.strategies.group import TorchGroup
 
 
 @pytest.fixture
 def group() -> Iterator[TorchGroup]:
-    store = dist.HashStore()
+    store = HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     process_group = dist.group.WORLD
     assert process_group is not None

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from ps_training import (
+from strategies.ps_training import (
     ADAM,
     SGD,
     STEPS,
@@ -211,10 +211,10 @@ def test_async_loses_no_update_and_settles_on_the_same_weights() -> None:
     results = with_replicas(
         3, ParameterServer(mode="async", servers=2), OptimizerRecipe.of(plain_sgd()), work, model=line
     )
-    start, end = results[0]  # type: ignore[misc]
+    start, end = results[0]
     moved = sum(batch(s, r)[0].mean(0) for r in range(3) for s in range(STEPS + r))
     torch.testing.assert_close(start - end, torch.as_tensor(0.1 * moved).repeat(3))
-    for other_start, other_end in results[1:]:  # type: ignore[misc]
+    for other_start, other_end in results[1:]:
         assert torch.equal(other_start, start)
         assert torch.equal(other_end, end)
 
@@ -238,7 +238,7 @@ def test_staleness_counts_the_updates_in_between() -> None:
         return replica.report()
 
     report, other = with_replicas(2, ParameterServer(mode="async", servers=2), SGD, work)
-    assert (report["mean_staleness"], report["max_staleness"]) == (4 / 5, 4)  # type: ignore[index]
+    assert (report["mean_staleness"], report["max_staleness"]) == (4 / 5, 4)
     assert other == {}
 
 

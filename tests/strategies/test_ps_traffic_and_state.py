@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from ps_training import ADAM, SGD, assert_resumes, even_step, make_model, recipe_with_clipping, weights, with_replicas
+from strategies.ps_training import (
+    ADAM,
+    SGD,
+    assert_resumes,
+    even_step,
+    make_model,
+    recipe_with_clipping,
+    weights,
+    with_replicas,
+)
 from torch import Tensor, nn
 
 from paceline import grammar
@@ -111,8 +120,8 @@ def test_settle_makes_rank_0s_buffers_everyones(mode: str) -> None:
 
     options = grammar.bind(grammar.parse(f"ps:mode={mode}", ""), ParameterServer, "strategy")
     first, second = with_replicas(2, options, SGD, work, model=normed)
-    assert not torch.equal(first[0][0], second[0][0])  # type: ignore[index]
-    for kept, own, other in zip(first[0], first[1], second[1], strict=True):  # type: ignore[index]
+    assert not torch.equal(first[0][0], second[0][0])
+    for kept, own, other in zip(first[0], first[1], second[1], strict=True):
         assert torch.equal(kept, own)
         assert torch.equal(kept, other)
 
@@ -141,7 +150,7 @@ def test_an_async_state_holds_every_update_once() -> None:
         return state, then
 
     options = ParameterServer(mode="async", servers=3)
-    (state, then), _ = with_replicas(2, options, ADAM, half)  # type: ignore[misc]
+    (state, then), _ = with_replicas(2, options, ADAM, half)
     assert state.shared["version"] == 8
     assert all(t.item() == 8 for path, t in state.shared["scalars"].items() if path.endswith("/step"))
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 import zmq
-from ps_training import (
+from strategies.ps_training import (
     ADAM,
     SGD,
     STEPS,
@@ -81,7 +81,7 @@ def test_garbage_neither_kills_the_server_nor_is_executed(tmp_path: Path, monkey
         for socket in [*strangers, worker]:
             socket.close()
     assert server.failure() is None
-    folder = socket_path(server.endpoint()).parent
+    folder = folder_of(server.endpoint())
     assert folder.stat().st_mode & 0o777 == 0o700
     server.close()
     assert not folder.exists()
@@ -91,10 +91,17 @@ def test_garbage_neither_kills_the_server_nor_is_executed(tmp_path: Path, monkey
 # real processes: few, because each imports torch
 
 
+def folder_of(endpoint: str) -> Path:
+    """The folder that holds the socket of a server on this host."""
+    path = socket_path(endpoint)
+    assert path is not None
+    return path.parent
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and waits to be reaped does not."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -118,7 +125,7 @@ class OneProcess:
         return self.process
 
     def is_gone(self) -> bool:
-        return not is_alive(self.process.pid) and not socket_path(self.process.endpoint()).parent.exists()
+        return not is_alive(self.process.pid) and not folder_of(self.process.endpoint()).exists()
 
 
 def test_a_server_process_trains_and_leaves_nothing_behind() -> None:
@@ -180,7 +187,7 @@ def test_a_server_whose_worker_was_killed_ends_and_removes_its_folder() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, config().to_json()], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid, endpoint = parent.stdout.readline().split()
-    folder = socket_path(endpoint).parent
+    folder = folder_of(endpoint)
     assert folder.exists()
     parent.kill()
     parent.wait()
@@ -192,7 +199,7 @@ def test_a_server_whose_worker_was_killed_ends_and_removes_its_folder() -> None:
 def test_a_server_is_pinned_survives_ctrl_c_and_removes_its_folder_when_terminated() -> None:
     core = min(os.sched_getaffinity(0))
     server = ServerProcess(dataclasses.replace(config(), cores=[core]))
-    folder = socket_path(server.endpoint()).parent
+    folder = folder_of(server.endpoint())
     assert os.sched_getaffinity(server.pid) == {core}
     os.kill(server.pid, signal.SIGINT)
     time.sleep(0.2)

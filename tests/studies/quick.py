@@ -105,8 +105,9 @@ class QuickEngine:
         self._before(plan.spec)
         record = record_of(plan.spec, plan.placement.devices, self._rate(plan.spec))
         step = record.step_seconds
+        ends = np.linspace(0.0, STEPS * step, STEPS + 1)
         noise = np.random.default_rng(0).random(self._series)  # does not compress
-        one = WorkerSeries(begin=np.arange(STEPS) * step, end=np.arange(1, STEPS + 1) * step, gradient_ready=noise)
+        one = WorkerSeries(begin=ends[:-1], end=ends[1:], gradient_ready=noise)
         sidecar.save(out, [one] * plan.spec.workers)
         record.save(out)
         return record

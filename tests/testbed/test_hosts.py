@@ -152,6 +152,7 @@ def test_without_root_one_line_says_what_to_do() -> None:
     # Root loads the program, because others may not be able to read it; whom it asks then is nobody.
     program = (
         "import contextlib, os, sys\n"
+        "import paceline.cli.train\n"  # while its files can be read: they may belong to root
         "from paceline.cli.main import main\n"
         "for nodes in ('300', '2'):\n"
         "    sys.argv[1:] = f'testbed --nodes {nodes} --bandwidth 1Gbps -- train vae --steps 1'.split()\n"

@@ -101,7 +101,7 @@ def share_of_link(network: str, payload_bytes: int, times: int) -> float:
     """Payload that an all-reduce between two nodes moves, 2(n−1)/n·S = S each way, over what the link could carry."""
     with real_testbed(2, network) as made:
         made.prepare(network, 2)
-        seconds = max(run_workers(2, exchange, payload_bytes, times, hosts=made.hosts))
+        seconds = float(max(run_workers(2, exchange, payload_bytes, times, hosts=made.hosts)))
     rate = parse_network(network).bits_per_second(0)
     return payload_bytes * 8 / seconds / rate
 

@@ -3,6 +3,7 @@
 import pytest
 
 from paceline.errors import SpecError
+from paceline.grammar import Bytes
 from paceline.traffic import catalogue
 from paceline.traffic.allreduce import AllReduce
 from paceline.traffic.base import Payload, Transfer, by_pattern, settled_buffers
@@ -16,7 +17,7 @@ PLAIN = Payload(gradient_bytes=(400, 40, 4), buffer_bytes=0)
 
 def test_a_name_with_options_becomes_its_strategy() -> None:
     assert resolve("independent") == Independent()
-    assert resolve("allreduce:bucket=25MB,wire=bf16") == AllReduce(bucket=25_000_000, wire="bf16")
+    assert resolve("allreduce:bucket=25MB,wire=bf16") == AllReduce(bucket=Bytes(25_000_000), wire="bf16")
     assert resolve("ps:servers=2,mode=async") == ParameterServer(servers=2, mode="async")
 
 
@@ -81,7 +82,12 @@ def test_options_that_make_no_sense_are_refused_with_the_remedy(text: str, said:
 
 
 def test_an_all_reduce_overlaps_unless_it_is_told_not_to_or_needs_all_gradients_first() -> None:
-    overlaps = {text: resolve(f"allreduce{text}").overlaps for text in ("", ":overlap=off", ":packs=2", ":small=1KB")}
+    def overlaps_with(text: str) -> bool:
+        strategy = resolve(f"allreduce{text}")
+        assert isinstance(strategy, AllReduce)
+        return strategy.overlaps
+
+    overlaps = {text: overlaps_with(text) for text in ("", ":overlap=off", ":packs=2", ":small=1KB")}
     assert overlaps == {"": True, ":overlap=off": False, ":packs=2": False, ":small=1KB": True}
 
 

@@ -42,7 +42,7 @@ def test_a_warm_up_rises_evenly_from_the_unscaled_rate_to_the_target() -> None:
 
 def test_one_worker_trains_at_the_same_rate_under_every_rule() -> None:
     for rule in ("none", "linear", "sqrt"):
-        schedule = Schedule(base=0.1, rule=rule, workers=1, warmup_steps=3)  # type: ignore[arg-type]
+        schedule = Schedule(base=0.1, rule=rule, workers=1, warmup_steps=3)
         assert [schedule.rate(step) for step in range(5)] == pytest.approx([0.1] * 5)
 
 
@@ -263,7 +263,8 @@ def test_a_worker_goes_on_exactly_where_it_was(tmp_path: Path) -> None:
         progress = checkpoint.load(path, SPEC, resumed, group)
         for replica in (straight, resumed):
             one_step(replica, group.rank)
-        return progress, *(next(replica.model.parameters()).detach() for replica in (straight, resumed))
+        end, same_end = (next(replica.model.parameters()).detach() for replica in (straight, resumed))
+        return progress, end, same_end
 
     results: Any = run_in_process(2, work)
     for rank, (progress, straight, resumed) in enumerate(results):

@@ -341,7 +341,7 @@ def test_fewer_generated_samples_are_the_first_of_more() -> None:
 def test_generated_pixels_are_in_the_range_of_real_ones() -> None:
     images = _all(GENERATED["digits"](0), 200)[0]
     frames, angles = _all(Roads(200, seed=0), 200)
-    assert (images.min(), images.max()) == (0, 1)
+    assert (images.min().item(), images.max().item()) == (0, 1)
     assert frames.abs().max() <= 1
     assert angles.abs().max() <= 1
 

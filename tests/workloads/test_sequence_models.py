@@ -157,7 +157,7 @@ def test_padding_changes_neither_the_loss_nor_the_gradients(cell: str, direction
     for batch in ((source, target), longer):
         model.zero_grad()
         loss = workload.loss(model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         results.append((loss.detach(), [p.grad for p in model.parameters()]))
     torch.testing.assert_close(*results, atol=1e-12, rtol=0)
     alone = [workload.loss(model, (source[row : row + 1], target[row : row + 1])) for row in range(3)]
@@ -179,7 +179,7 @@ def test_logits_taken_piece_by_piece_give_the_same_loss_and_gradients(monkeypatc
     def measured() -> list[Tensor]:
         model.zero_grad()
         totals = workload.totals(model, batch)
-        totals["loss"][0].backward()  # type: ignore[no-untyped-call]
+        totals["loss"][0].backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         return [totals["loss"][0].detach(), totals["token_accuracy"][0].double(), *gradients]
 
@@ -259,7 +259,7 @@ def trained(text: str, *, steps: int, batch: int, lr: float) -> dict[str, float]
     for _ in range(steps):
         loss = workload.loss(model, data.train.batch(order.integers(0, len(data.train), batch)))
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     assert data.validation is not None
     model.eval()

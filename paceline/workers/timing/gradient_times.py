@@ -25,8 +25,7 @@ class GradientTimes:
     def arm(self) -> None:
         """Note the next step's gradients."""
         self._hooks = [
-            p.register_post_accumulate_grad_hook(partial(self._note, index))  # type: ignore[no-untyped-call]
-            for index, p in enumerate(self._parameters)
+            p.register_post_accumulate_grad_hook(partial(self._note, index)) for index, p in enumerate(self._parameters)
         ]
 
     def _note(self, index: int, _: Tensor) -> None:

@@ -57,7 +57,8 @@ def test_dearer_exchange_never_helps(law: Law) -> None:
 def test_shapes_grow_as_they_are_named() -> None:
     def added(shape: str) -> np.ndarray:
         law = next(one for one in LAWS if isinstance(one, FlatLaw) and one.shape == shape and not one.overlaps)
-        return law.parts(law.centre[None, :], Settings(np.array([2.0, 4, 8]), None, None))["exchange"][0]
+        parts = law.parts(law.centre[None, :], Settings(np.array([2.0, 4, 8]), None, None))
+        return parts["exchange"].reshape(3)
 
     assert added("ring") / added("ring")[0] == pytest.approx([1, 1.5, 1.75])  # 2(n − 1)/n
     assert added("gather") / added("gather")[0] == pytest.approx([1, 3, 7])  # n − 1

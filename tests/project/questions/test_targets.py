@@ -24,9 +24,9 @@ from paceline.record import Record
 def point(workers: int, throughput: float | None, batch: float | None = 64) -> Projected:
     if throughput is None:
         return Projected(Point(workers, None, batch), None, 0.1, None, None, None, None, limit="compute")
-    ends = (throughput * f for f in (0.9, 1.1, 0.8, 1.2))
+    low80, high80, low95, high95 = (throughput * f for f in (0.9, 1.1, 0.8, 1.2))
     step = None if batch is None else workers * batch / throughput
-    return Projected(Point(workers, None, batch), throughput, step, *ends, limit="compute")
+    return Projected(Point(workers, None, batch), throughput, step, low80, high80, low95, high95, limit="compute")
 
 
 def test_the_law_of_samples_is_recovered() -> None:

@@ -68,7 +68,7 @@ def test_phases_of_a_step_add_up_to_it_and_the_arrival_is_the_end_of_the_last_ba
     for _ in range(3):
         for phase in ("input", "forward", "backward", "forward", "backward", "exchange", "update"):
             time.sleep(0.004 if phase == "exchange" else 0.001)
-            clock.mark(phase)  # type: ignore[arg-type]
+            clock.mark(phase)
         clock.end_step(samples=8, units=24, loss=0.5)
     series = clock.series()
     steps = series.end - series.begin
@@ -281,8 +281,10 @@ def test_a_phase_of_many_micro_batches_is_their_sum() -> None:
         clock.mark(mark)  # type: ignore[arg-type]
     clock.end_step(samples=1, units=1, loss=0.0)
     series = clock.series()
-    assert (series.forward, series.backward) == (3, 3)
-    assert (series.backward_begin - series.begin, series.arrival - series.begin) == (6, 7)
+    durations = [series.forward, series.backward]
+    since_begin = [series.backward_begin - series.begin, series.arrival - series.begin]
+    assert [float(value.item()) for value in durations] == [3, 3]
+    assert [float(value.item()) for value in since_begin] == [6, 7]
 
 
 def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
@@ -292,8 +294,8 @@ def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
     try:
         clock = Clock()
         clock.begin()
-        for work in (lambda: spin(0.5), lambda: time.sleep(0.3)):
-            work()
+        for work, seconds in ((spin, 0.5), (time.sleep, 0.3)):
+            work(seconds)
             clock.mark("backward")
             clock.end_step(samples=1, units=1, loss=0.0)
     finally:

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
+from paceline.workers.report import CoreUse
 from paceline.workers.timing.meter import CoreMeter, GpuMeter, NoMeter, meter_for
 
 CORE = min(os.sched_getaffinity(0))
@@ -33,7 +35,7 @@ def test_a_busy_core_is_seen_and_a_pause_does_not_count(pinned: None) -> None:
     spin(0.3)
     meter.pause()
     time.sleep(0.3)
-    busy = meter.use()["busy_percent"]
+    busy = meter.use().busy_percent
     assert busy is not None
     assert busy > 80
 
@@ -47,7 +49,7 @@ def test_what_children_do_is_told_apart(pinned: None) -> None:
         meter.resume()
         time.sleep(0.5)
         meter.pause()
-        loaders = meter.use()["loader_percent"]
+        loaders = meter.use().loader_percent
     finally:
         child.kill()
         child.wait()
@@ -62,24 +64,24 @@ def test_what_other_machines_took_of_a_core_is_part_of_what_was_busy(monkeypatch
         steal: float
 
     times = iter([Times(100.0, 50.0, 5.0), Times(100.04, 50.03, 5.03)])
+    clock = SimpleNamespace(perf_counter=iter([7.0, 7.1]).__next__)
     monkeypatch.setattr("paceline.workers.timing.meter.psutil.cpu_times", lambda percpu: [next(times)])
+    monkeypatch.setattr("paceline.workers.timing.meter.time", clock)
     meter = CoreMeter([0])
     meter.resume()
-    time.sleep(0.1)
     meter.pause()
     use = meter.use()
-    assert use["busy_percent"] is not None
-    assert use["stolen_percent"] == pytest.approx(use["busy_percent"] * 3 / 7)
-    assert 0 < use["busy_percent"] <= 70
+    assert use.busy_percent == pytest.approx(70)
+    assert use.stolen_percent == pytest.approx(30)
 
 
 def test_nothing_measured_is_none_and_never_zero() -> None:
-    assert set(CoreMeter([CORE]).use().values()) == {None}
+    assert CoreMeter([CORE]).use() == CoreUse()  # all of it is None
     blind = CoreMeter([10_000])
     blind.resume()
     blind.pause()
-    assert blind.use()["busy_percent"] is None
-    assert NoMeter().use()["busy_percent"] is None
+    assert blind.use().busy_percent is None
+    assert NoMeter().use().busy_percent is None
 
 
 def test_a_gpu_is_asked_only_while_training_goes_on() -> None:
@@ -100,7 +102,7 @@ def test_a_gpu_is_asked_only_while_training_goes_on() -> None:
     known = len(asked)
     time.sleep(0.05)
     assert len(asked) == known > 1
-    busy = meter.use()["busy_percent"]
+    busy = meter.use().busy_percent
     assert busy is not None
     assert 50 <= busy <= 70
 
@@ -110,4 +112,4 @@ def test_a_worker_without_cores_of_its_own_is_measured_on_those_it_may_use() -> 
     meter.resume()
     spin(0.05)
     meter.pause()
-    assert meter.use()["busy_percent"] is not None
+    assert meter.use().busy_percent is not None
