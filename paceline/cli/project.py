@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from paceline.project.questions.extra import ExtraAnswer
     from paceline.project.questions.targets import SamplesToTarget
     from paceline.project.questions.whatif import Question
-    from paceline.project.simulation.network import SimulatedNetwork
     from paceline.record import Record
     from paceline.references.base import Reference
 
@@ -128,6 +127,7 @@ def project(
     """
     from paceline.network import parse_network
     from paceline.project.questions.whatif import Question
+    from paceline.project.simulation.network import SimulatedNetwork
 
     _check(efficiency, price, chart)
     question = Question(

@@ -134,7 +134,8 @@ def _small(payload: Payload, limit: int) -> Iterator[BucketShape]:
 
 
 def _packs(payload: Payload, packs: int) -> Iterator[BucketShape]:
-    """One flat buffer in equal slices, which know no tensor borders."""
+    """One flat buffer in equal slices, which know no tensor borders; of no more slices than elements."""
+    packs = max(1, min(packs, payload.elements))
     everything = tuple(reversed(range(len(payload.gradient_bytes))))
     sizes = _even(sum(payload.gradient_bytes), packs)
     for size, elements in zip(sizes, _even(payload.elements, packs), strict=True):

@@ -66,8 +66,11 @@ def check(text: str) -> str:
 
 
 def exchanges(text: str) -> bool:
-    """Whether replicas of this strategy ever agree; where they do not, each trains alone."""
-    return resolve(text).exchanges
+    """Whether replicas of this strategy ever agree; where they do not, each trains alone.
+
+    What never agrees stands alone, so that of a chain nothing else need be known, nor the user's module imported.
+    """
+    return "+" in text or resolve(text).exchanges
 
 
 def with_codec(strategy: ResolvedStrategy, name: str) -> ResolvedStrategy | None:

@@ -39,6 +39,10 @@ STRATEGIES = (
     "ps:mode=async",
     "ps:mode=async,place=shared",
     "ps:mode=stale,bound=2",
+    "bf16+ps:servers=2",
+    "toys:SIGNS+allreduce:bucket=100KB",
+    "toys:LOWRANK+allreduce:bucket=100KB",
+    "toys:EVERY:steps=4+allreduce",
 )
 
 
@@ -150,6 +154,69 @@ def test_without_a_barrier_no_more_passes_a_link_than_it_carries() -> None:
     # To a server on its own node a worker needs no link.
     placed = simulate(profile(), setting("ps:mode=async,place=shared", 64))
     assert placed.seconds == pytest.approx(63 * 27 * MS)
+
+
+# Members that are in no catalogue are simulated from what they claim.
+
+
+def shaped() -> StepProfile:
+    """The same gradients as matrices of 15 × 100, 45 × 50 and 30 × 100 elements."""
+    shapes = ((15, 100), (45, 50), (30, 100))
+    gradients = [replace(g, shape=shape) for g, shape in zip(profile().gradients, shapes, strict=True)]
+    return profile(gradients=tuple(gradients))
+
+
+def test_what_is_only_gathered_goes_round_whole() -> None:
+    # One byte an element and four for the bucket, once from each of two workers: 1 ms of latency, then 3.004, 2.254 and
+    # 1.504 ms of bytes. The last is ready at 30.
+    step = simulate(profile(), setting("toys:SIGNS+allreduce:bucket=1KB", 2))
+    assert step.exchange_seconds == pytest.approx((1 + 1.504) * MS, rel=1e-12)
+    # Of four workers each hears of three others: 3 rounds.
+    step = simulate(profile(), setting("toys:SIGNS+allreduce:bucket=1KB", 4))
+    assert step.exchange_seconds == pytest.approx(3 * (1 + 1.504) * MS, rel=1e-12)
+
+
+def test_everybodys_is_decoded_on_the_core() -> None:
+    # Nothing but passes: all 27,000 bytes are cleared and added to, coded once, and decoded for each worker.
+    host = HostCost(pass_seconds_per_byte=1e-6)
+    costs = [
+        simulate(profile(), setting("toys:SIGNS+allreduce:packs=1", n, n, host=host)).exchange_seconds for n in (2, 8)
+    ]
+    moved = [2 * TCP_PASSES * (n - 1) * 6754e-6 for n in (2, 8)]
+    decoded = [(BUCKET_PASSES + 4 + 2 * n) * 27 * MS for n in (2, 8)]
+    assert costs == pytest.approx([a + b for a, b in zip(moved, decoded, strict=True)], rel=1e-12)
+
+
+def test_later_rounds_follow_after_backward_in_the_order_of_the_first() -> None:
+    # Rank 1: 4 bytes a row, then 4 a column: 120 and 400, 180 and 200, 60 and 400; 2 ms of latency each.
+    #   first rounds   end at 12.12, 22.18 and 32.06
+    #   second rounds  32.06 + 2.4, + 2.2, + 2.4 = 39.06: 9.06 ms after backward
+    step = simulate(shaped(), setting("toys:LOWRANK+allreduce:bucket=1KB", 2, in_flight=1))
+    assert step.exchange_seconds == pytest.approx(9.06 * MS, rel=1e-12)
+
+
+def test_a_round_needs_the_one_before_it_however_many_may_be_under_way() -> None:
+    # One bucket: 360 bytes, then 1,000: 30 + 2.36 + 3 ms.
+    step = simulate(shaped(), setting("toys:LOWRANK+allreduce", 2, in_flight=2))
+    assert step.exchange_seconds == pytest.approx(5.36 * MS, rel=1e-12)
+
+
+def test_an_agreement_of_every_four_steps_is_a_quarter_of_each() -> None:
+    # 27,000 bytes after backward: 2 + 27 ms. Of four steps' deviations two are left, waited for once.
+    step = simulate(profile(spread_seconds=3 * MS), setting("toys:EVERY:steps=4+allreduce", 2))
+    assert step.exchange_seconds == pytest.approx(29 / 4 * MS, rel=1e-12)
+    assert step.wait_seconds == pytest.approx(3 * MS / 3.14159265**0.5 / 2, rel=1e-4)
+
+
+def test_what_is_pushed_to_a_server_is_coded_and_what_comes_back_is_not() -> None:
+    step = simulate(profile(), setting("bf16+ps:place=own", 2))
+    assert step.exchange_seconds == pytest.approx((1 + 27 + 2 + 55) * MS, rel=1e-12)
+    # As above, for a server on a worker's core, in passes of 27 ms: a push of half the bytes, after one to code; two
+    # workers' to decode and to add.
+    host = HostCost(pass_seconds_per_byte=1e-6)
+    step = simulate(profile(), setting("bf16+ps:place=shared", 2, 2, host=host))
+    there, back = 1 + 3 * MESSAGE_PASSES / 2 + 2 * 2, 3 * MESSAGE_PASSES + 1
+    assert step.exchange_seconds == pytest.approx((there + back) * 27 * MS, rel=1e-12)
 
 
 def test_the_wait_is_for_the_slowest_of_n() -> None:
@@ -269,7 +336,7 @@ def test_throughput_is_never_more_than_linear() -> None:
 
 def test_each_worker_more_leaves_the_others_no_faster() -> None:
     for step, strategy, _, per_node, network, host in steps(100):
-        if strategy.startswith("ps"):  # more workers bring more cores for shared servers
+        if catalogue.resolve(strategy).servers:  # more workers bring more cores for shared servers
             continue
         each = [seconds(step, strategy, Layout(per_node * nodes, per_node), network, host) for nodes in (2, 3, 8, 50)]
         assert each == sorted(each)
