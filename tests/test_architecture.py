@@ -270,6 +270,23 @@ def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]
     assert finished.stdout.strip()
 
 
+def test_no_part_but_traffic_and_strategies_knows_a_member_of_a_chain() -> None:
+    """Others ask the resolved strategy, so that a new member touches none of them."""
+    claims = {member.claim.__module__ for member in MEMBERS.values()}
+    names = {name for name, member in MEMBERS.items() if member.kind != "what"}  # bf16 is a precision, too
+    others = [module for module in modules().values() if module.part not in ("traffic", "strategies")]
+    wrong = [
+        f"{module.name} imports {target}" for module, target in everywhere() if module in others and target in claims
+    ]
+    for module in others:
+        compared = (node for node in ast.walk(module.tree) if isinstance(node, ast.Compare))
+        for node in compared:
+            constants = {v.value for v in ast.walk(node) if isinstance(v, ast.Constant) and isinstance(v.value, str)}
+            if constants & names:
+                wrong.append(f"{module.file}:{node.lineno} compares {ast.unparse(node)}")
+    assert wrong == []
+
+
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_strategy_that_is_offered_can_be_built(name: str) -> None:
     chain = name if MEMBERS[name].kind != "what" else f"{name}+allreduce"

@@ -1,5 +1,6 @@
 """What carries out the members of `toys`."""
 
+import time
 from typing import Any
 
 import torch
@@ -96,10 +97,17 @@ class EveryReplica(LocalReplica):
     """Trains alone, and every so many steps takes over the mean of everybody's change since the last time."""
 
     def __init__(
-        self, module: nn.Module, recipe: OptimizerRecipe, group: Group, options: Every, transport: Transport
+        self,
+        module: nn.Module,
+        recipe: OptimizerRecipe,
+        group: Group,
+        events: Events,
+        options: Every,
+        transport: Transport,
     ) -> None:
         super().__init__(module, recipe, group, mean_over_all=False)
         self.model = module
+        self._events = events
         self._options = options
         self._carrier = transport.carrier(self._parameters, group)
         self._agreed = [p.detach().clone() for p in self._parameters]
@@ -112,7 +120,9 @@ class EveryReplica(LocalReplica):
         super().update(lr)
         self._made += 1
         if self._made % self._options.every == 0:
+            begun = time.perf_counter()
             self._agree()
+            self._events.spend("exchange", time.perf_counter() - begun)  # of this update, what was exchange
 
     @torch.no_grad()
     def _agree(self) -> None:
@@ -145,4 +155,4 @@ class EveryStrategy:
         self._transport = transport
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
-        return EveryReplica(model, optimizer, group, self._options, self._transport)
+        return EveryReplica(model, optimizer, group, events, self._options, self._transport)

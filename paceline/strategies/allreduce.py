@@ -253,7 +253,7 @@ class AllReduceReplica(LocalReplica):
         self._load_trained(state.shared)
         load_into(dict(self._module.named_buffers()), state.own["buffers"])
         if self._codec is not None:
-            self._codec.load(state.own["codec"])
+            self._codec.load(state.own.get("codec", {}))  # casts of version 0.1.0 saved nothing
 
 
 def _bucket_mib(options: AllReduce, parameters: Sequence[Tensor]) -> float | None:

@@ -77,7 +77,7 @@ class AllReduce(TransportClaim):
         """Buffers."""
         return settled_buffers(payload, workers)
 
-    def refuse_changes(self) -> str | None:
+    def meaningless_for_changes(self) -> str | None:
         """Changes of parameters are complete only after an update, so nothing of them overlaps with backward."""
         return "overlap=on" if self.overlap else None
 

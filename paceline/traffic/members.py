@@ -130,8 +130,8 @@ class TransportClaim(ABC):
     def settled(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
         """What is sent at a settle."""
 
-    def refuse_changes(self) -> str | None:
-        """Why an option has no meaning where changes of parameters travel; None: all have."""
+    def meaningless_for_changes(self) -> str | None:
+        """An option, as it is written, that has no meaning where changes of parameters travel; None: all have one."""
         return None
 
     def regrouped(self, bucket: int | None) -> "TransportClaim | None":

@@ -88,8 +88,8 @@ class ResolvedStrategy:
 
     @property
     def synchronous(self) -> bool:
-        """Whether in every step all workers arrive before any may update."""
-        return self.how is not None and self.how.synchronous and self.every == 1
+        """Whether in every step all workers arrive before any may update; with a schedule each updates by itself."""
+        return self.how is not None and self.how.synchronous and self.when is None
 
     @property
     def same_steps(self) -> bool:
@@ -184,7 +184,7 @@ def _refuse_changes(when: ChosenMember, how: ChosenMember) -> None:
         raise SpecError(
             f"{when} lets workers update by themselves, and with {how.name} only servers update: use {when}+allreduce."
         )
-    option = how.claim.refuse_changes()
+    option = how.claim.meaningless_for_changes()
     if option is not None:
         raise SpecError(
             f"{how.name}:{option} has no meaning with {when}: what it exchanges is complete only after an update. "

@@ -174,7 +174,7 @@ class ParameterServerReplica:
                 self._group.broadcast(parameter.data)
         load_into(dict(self.model.named_buffers()), state.own["buffers"])
         if self._codec is not None:
-            self._codec.load(state.own["codec"])
+            self._codec.load(state.own.get("codec", {}))  # casts of version 0.1.0 saved nothing
         self._group.barrier()  # the servers hold the saved state
         self._pull()
         self._group.barrier()
