@@ -37,7 +37,7 @@ class IndependentReplica(LocalReplica):
 class IndependentStrategy:
     """No exchange: a schedule that never agrees, so there is no transport."""
 
-    def __init__(self, options: Independent, transport: None = None) -> None:
+    def __init__(self, options: Independent | None = None, transport: None = None) -> None:
         """Nothing to choose."""
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
