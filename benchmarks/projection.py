@@ -42,7 +42,7 @@ STRATEGIES = (
     ANCHOR,
     "allreduce:bucket=250KB",
     "allreduce:bucket=4MB",
-    "allreduce:wire=bf16",
+    "bf16+allreduce",
     "allreduce:packs=4",
     "allreduce:overlap=off",
     "ps",

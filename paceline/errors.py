@@ -11,6 +11,7 @@ PacelineError
     ├── WorkerLost       a worker process ended without finishing
     ├── WorkerFailed     a worker raised
     ├── ServerLost       a parameter server ended while it was needed
+    ├── ReplicaMisuse    no gradient for a parameter, or losses that do not weigh what was said
     ├── NonFiniteLoss    a loss became NaN or infinite
     ├── Hang             no progress within the timeout
     └── Interrupted      the user stopped the run
@@ -63,6 +64,10 @@ class WorkerFailed(RunError):
 
 class ServerLost(RunError):
     """A parameter server ended while it was needed."""
+
+
+class ReplicaMisuse(RunError):
+    """Training cannot go on: a parameter got no gradient, or losses do not weigh what was said."""
 
 
 class NonFiniteLoss(RunError):

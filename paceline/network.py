@@ -1,8 +1,10 @@
-"""The links between nodes as they are asked for: `1Gbps`, `1Gbps,n1=100Mbps`, `1Gbps,latency=50us`."""
+"""Networks as they are asked for: `1Gbps`, `1Gbps,n1=100Mbps`, `1Gbps,latency=50us,inside=100Gbps`."""
 
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paceline.errors import SpecError
 from paceline.grammar import require
@@ -13,24 +15,45 @@ OFF_RATE = 0.03
 
 LEAST_BITS_PER_SECOND = 1e6
 MOST_BITS_PER_SECOND = 1e12
+"""Bounds of a link that a testbed can make."""
+
 _NODE = re.compile(r"n(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Every node's link to the switch: the same rate in both directions."""
+    """Every node's link to the switch, the same in both directions, and the link inside a node.
+
+    A testbed makes such links, and a projection calculates with them; each refuses what has no meaning for it.
+    """
 
     bandwidth: float | None
     """Bits per second of the nodes that are not named; None where all are."""
 
     named: Mapping[int, float] = field(default_factory=dict)
+    """Testbed only: bits per second of nodes that differ, by their number."""
+
     latency: float | None = None
     """Seconds that are added to every way from a node to another; None: none are."""
+
+    inside: float | None = None
+    """Projection only: bits per second of the link inside a node; None: without limits, it is memory."""
+
+    inside_latency: float | None = None
+    """Projection only: seconds of an empty message inside a node."""
+
+    efficiency: float | None = None
+    """Projection only: the usable share of bandwidths; None: what TCP leaves."""
+
+    in_flight: int | None = None
+    """Projection only: messages under way at once; None: as gloo does."""
 
     def __str__(self) -> str:
         every = [] if self.bandwidth is None else [format_bandwidth(self.bandwidth)]
         named = [f"n{node}={format_bandwidth(rate)}" for node, rate in sorted(self.named.items())]
-        return ",".join([*every, *named, *([] if self.latency is None else [f"latency={self.latency * 1e6:g}us"])])
+        given = {key: getattr(self, key) for key in _OPTIONS}
+        options = [f"{key}={_OPTIONS[key].write(value)}" for key, value in given.items() if value is not None]
+        return ",".join([*every, *named, *options])
 
     def bits_per_second(self, node: int) -> float:
         """The rate of a node's link."""
@@ -48,54 +71,105 @@ class Network:
             f"{self} in slow motion {slow_motion:g} is a link of {format_bandwidth(slowest)}: it must be at least "
             f"{format_bandwidth(LEAST_BITS_PER_SECOND)}. Use less --slow-motion.",
         )
-        return Network(every, named, None if self.latency is None else self.latency * slow_motion)
+        latency = None if self.latency is None else self.latency * slow_motion
+        return replace(self, bandwidth=every, named=named, latency=latency)
 
     def check_nodes(self, nodes: int) -> None:
-        """Refuse a network that names nodes that are not there, or leaves some without a bandwidth."""
+        """Refuse a network that a testbed of so many nodes cannot make."""
+        projected = [f"{key}=" for key in _OF_PROJECTIONS if getattr(self, key) is not None]
+        require(
+            not projected,
+            f"{self}: {', '.join(projected)} is of projections only: a testbed's links are real. Leave it out.",
+        )
         strangers = [f"n{node}" for node in sorted(self.named) if node >= nodes]
         require(not strangers, f"{self} names {', '.join(strangers)}: with {nodes} nodes they are n0 to n{nodes - 1}.")
         silent = [f"n{node}" for node in range(nodes) if node not in self.named] if self.bandwidth is None else []
         require(not silent, f"{self} leaves {', '.join(silent)} without a bandwidth: name them, or give one for all.")
+        for rate in (self.bandwidth, *self.named.values()):
+            _require_possible(rate)
+        latency = self.latency
+        require(
+            latency is None or 0 < latency <= 1,
+            f"{self}: its latency is not valid: it must be above 0 and at most 1s.",
+        )
+
+
+def _require_possible(rate: float | None) -> None:
+    if rate is None:
+        return
+    asked = f"A bandwidth of {format_bandwidth(rate)} is not valid"
+    least, most = format_bandwidth(LEAST_BITS_PER_SECOND), format_bandwidth(MOST_BITS_PER_SECOND)
+    require(rate >= LEAST_BITS_PER_SECOND, f"{asked}: it must be at least {least}.")
+    require(rate <= MOST_BITS_PER_SECOND, f"{asked}: no network has that; use {most} or less.")
 
 
 def parse_network(text: str) -> Network:
-    """A network as written; what no link can have is refused."""
+    """A network as written; what no network can have is refused."""
     every: float | None = None
     named: dict[int, float] = {}
-    latency: float | None = None
+    options: dict[str, Any] = {}
     for item in (item.strip() for item in text.split(",")):
         key, equals, value = item.partition("=")
-        if not equals:
+        if not equals and key not in _OPTIONS:
             require(
                 every is None,
                 f"{text!r} gives two bandwidths for all nodes: keep one. Of a study give each network by itself.",
             )
             every = _bandwidth(item)
-        elif key == "latency":
-            require(latency is None, f"{text!r} gives two latencies: keep one.")
-            latency = parse_seconds(value)
-            require(0 < latency <= 1, f"latency={value} is not valid: it must be above 0 and at most 1s.")
         elif match := _NODE.fullmatch(key):
             require(int(match[1]) not in named, f"{text!r} gives {key} two bandwidths: keep one.")
             named[int(match[1])] = _bandwidth(value)
+        elif key in _OPTIONS:
+            require(bool(value) and key not in options, f"{item!r} in {text!r}: write {key}=… once.")
+            options[key] = _OPTIONS[key].read(value)
         else:
-            raise SpecError(f"{item!r} in {text!r} is not part of a network: write 1Gbps, n0=1Gbps or latency=50us.")
+            valid = ", ".join(f"{name}=…" for name in _OPTIONS)
+            raise SpecError(f"{item!r} in {text!r} is not part of a network: write 1Gbps, n0=1Gbps, or {valid}.")
     require(every is not None or bool(named), f"{text!r} is not a network: it has no bandwidth; write it like 1Gbps.")
-    return Network(every, named, latency)
+    return Network(every, named, **options)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """How a further part of a network is read and written."""
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
 
 
 def _bandwidth(text: str) -> float:
     rate = parse_bandwidth(text)
-    require(
-        rate >= LEAST_BITS_PER_SECOND,
-        f"A bandwidth of {text} is not valid: it must be at least {format_bandwidth(LEAST_BITS_PER_SECOND)}.",
-    )
-    require(
-        rate <= MOST_BITS_PER_SECOND,
-        f"A bandwidth of {text} is not valid: no network has that; "
-        f"use {format_bandwidth(MOST_BITS_PER_SECOND)} or less.",
-    )
+    require(rate > 0, f"A bandwidth of {text} is not valid: it must be above 0.")
     return rate
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    require(0 < share <= 1, f"efficiency={text} is not valid: it must be above 0 and at most 1.")
+    return share
+
+
+def _whole(text: str) -> int:
+    require(text.isdecimal(), f"in_flight={text} is not valid: it must be a whole number.")
+    require(int(text) >= 1, f"in_flight={text} is not valid: it must be at least 1.")
+    return int(text)
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:g}us"
+
+
+_OPTIONS: Mapping[str, _Option] = {
+    "latency": _Option(parse_seconds, _microseconds),
+    "inside": _Option(_bandwidth, format_bandwidth),
+    "inside_latency": _Option(parse_seconds, _microseconds),
+    "efficiency": _Option(_share, "{:g}".format),
+    "in_flight": _Option(_whole, str),
+}
+_OF_PROJECTIONS = tuple(key for key in _OPTIONS if key != "latency")
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,8 @@ class GradientTime:
     name: str
     bytes: int
     ready_seconds: float
+    shape: tuple[int, ...] | None = None
+    """Of the tensor; null in records that do not know it."""
 
 
 @dataclass(frozen=True, kw_only=True)

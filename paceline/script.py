@@ -36,13 +36,13 @@ def replicate(
     recipe = OptimizerRecipe.of(optimizer)
     if clip_norm is not None:
         recipe = dataclasses.replace(recipe, clip_norm=clip_norm)
-    built = catalogue.build(strategy)
+    resolved = traffic.resolve(strategy)
     missing = [name for name in _NEEDED if name not in os.environ]
     if missing:
         raise SpecError(f"{', '.join(missing)} not set: start the script with torchrun --nproc-per-node N script.py.")
-    if traffic.resolve(strategy).servers and os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
+    if resolved.servers and os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
         raise SpecError(f"--strategy {strategy}: its servers are reached on one node only; use allreduce on several.")
-    return built.replicate(model, recipe, adopted_group(), events or NoEvents())
+    return catalogue.build(resolved).replicate(model, recipe, adopted_group(), events or NoEvents())
 
 
 def adopted_group() -> TorchGroup:

@@ -32,6 +32,11 @@ def _misbehave(kind: str, loss: Tensor) -> Tensor:
     return loss
 
 
+def _without_last_layer(model: nn.Module, inputs: Tensor) -> Tensor:
+    inner = getattr(getattr(model, "module", model), "inner", model)
+    return inner[0](inputs).mean()
+
+
 def faulty(
     kind: str = "none",
     rank: int = 0,
@@ -56,7 +61,7 @@ def faulty(
         if loss_is != "mean":
             return {"vector": value.repeat(3), "constant": value.detach(), "number": 1.0}[loss_is]  # type: ignore
         if dist.is_initialized() and dist.get_rank() == rank and model.training and _calls == step + 1:
-            value = _misbehave(kind, value)
+            value = _misbehave(kind, value) if kind != "forget" else _without_last_layer(model, batch[0])
         return value
 
     def data() -> Data:

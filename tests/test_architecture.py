@@ -17,7 +17,7 @@ import pytest
 import paceline
 from paceline.cli.verbs import VERBS
 from paceline.strategies import catalogue as implementations
-from paceline.traffic.catalogue import STRATEGIES
+from paceline.traffic.catalogue import MEMBERS
 
 ROOT = Path(paceline.__file__).parent
 
@@ -44,7 +44,6 @@ LAYERS: tuple[frozenset[str], ...] = (
 # What lies below and must not be seen all the same: a strategy knows tensors, its group and events, a workload and a
 # device know nothing of runs, what is measured comes from records and series, and what is explained from both.
 HIDDEN: dict[str, frozenset[str]] = {
-    "traffic": frozenset({"recipe", "spec", "record"}),
     "workloads": frozenset({"spec", "record", "traffic"}),
     "devices": frozenset({"recipe", "spec", "record", "traffic"}),
     "measure": frozenset({"traffic"}),
@@ -90,12 +89,17 @@ WITHOUT_TORCH = (
     *("files", "numbers", "network", "netns", "testbed.*"),
     *("breakdown.*", "explain.*", "references.*", "project.*", "studies.*", "report.*", "cli.*"),
     *("feeds.catalogue", "feeds.order", "workloads.catalogue", "workloads.options"),
-    *("engines.*", "workers.assignment", "workers.link", "workers.process", "strategies.spare"),
+    *(
+        "engines.*",
+        "workers.assignment",
+        "workers.link",
+        "workers.process",
+        "strategies.ps.launch",
+        "strategies.ps.spare",
+    ),
 )
 # Inside the projection, from the bottom up: both ways to a curve know the curve and not one another.
 PARTS_OF_PROJECT = ({"curve"}, {"laws", "simulation"}, {"questions"})
-# Files of the simulation that still lie beside its folder.
-OF_SIMULATION = {"grouping", "network", "servers", "simulate", "timeline"}
 FILE_LINES = 400
 FUNCTION_LINES = 40
 CONSTRUCTOR_ARGUMENTS = 8
@@ -103,7 +107,7 @@ CONSTRUCTOR_ARGUMENTS = 8
 LONG_FUNCTIONS = {"workers/loop.py:train", "cli/train.py:train", "cli/study.py:study"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Class names that are still used twice, each in a part that is being renovated; the set is to be emptied.
-TWICE = frozenset({"Group", "Host", "Link", "Message", "Network", "Part", "Setting", "Summary", "_Asked"})
+TWICE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -205,8 +209,7 @@ def part_of_project(name: str) -> str:
     """The folder or file of the projection that a module belongs to; empty for modules of other parts."""
     if not name.startswith("paceline.project."):
         return ""
-    part = name.split(".")[2]
-    return "simulation" if part in OF_SIMULATION else part
+    return name.split(".")[2]
 
 
 def test_laws_and_simulation_lead_to_a_curve_and_questions_are_asked_of_both() -> None:
@@ -286,9 +289,27 @@ def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]
     assert {name for module, name in verbs.items() if module in loaded} <= {arguments[0]}, "only what was asked for"
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_part_but_traffic_and_strategies_knows_a_member_of_a_chain() -> None:
+    """Others ask the resolved strategy, so that a new member touches none of them."""
+    claims = {member.claim.__module__ for member in MEMBERS.values()}
+    names = {name for name, member in MEMBERS.items() if member.kind != "what"}  # bf16 is a precision, too
+    others = [module for module in modules().values() if module.part not in ("traffic", "strategies")]
+    wrong = [
+        f"{module.name} imports {target}" for module, target in everywhere() if module in others and target in claims
+    ]
+    for module in others:
+        compared = (node for node in ast.walk(module.tree) if isinstance(node, ast.Compare))
+        for node in compared:
+            constants = {v.value for v in ast.walk(node) if isinstance(v, ast.Constant) and isinstance(v.value, str)}
+            if constants & names:
+                wrong.append(f"{module.file}:{node.lineno} compares {ast.unparse(node)}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", MEMBERS)
 def test_every_strategy_that_is_offered_can_be_built(name: str) -> None:
-    assert callable(implementations.build(name).replicate)
+    chain = name if MEMBERS[name].kind != "what" else f"{name}+allreduce"
+    assert callable(implementations.build(chain).replicate)
 
 
 def code_lines(module: Module) -> frozenset[int]:

@@ -17,7 +17,7 @@ from paceline.errors import DeviceError, PacelineError
 from paceline.feeds.catalogue import FEEDS
 from paceline.feeds.catalogue import check as check_feed
 from paceline.spec import RunSpec
-from paceline.traffic.catalogue import STRATEGIES
+from paceline.traffic.catalogue import MEMBERS
 from paceline.traffic.catalogue import check as check_strategy
 from paceline.workloads.catalogue import WORKLOADS
 from paceline.workloads.catalogue import check as check_workload
@@ -120,13 +120,13 @@ def test_a_flag_named_alone_exists(flag: str) -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_name_with_options_is_in_a_catalogue(spec: str) -> None:
-    name = spec.partition(":")[0]
+    name = re.split("[:+]", spec)[0]
     (check,) = [
         check
-        for catalogue, check in ((WORKLOADS, check_workload), (STRATEGIES, check_strategy), (FEEDS, check_feed))
+        for catalogue, check in ((WORKLOADS, check_workload), (MEMBERS, check_strategy), (FEEDS, check_feed))
         if name in catalogue
     ]
-    assert check(spec).partition(":")[0] == name
+    assert re.split("[:+]", check(spec))[0] == name
 
 
 ORIGINALS = {

@@ -15,7 +15,7 @@ from paceline import grammar
 from paceline.errors import SpecError
 from paceline.feeds.catalogue import FEEDS
 from paceline.grammar import Bytes, Part, bind, bind_call, choose, parse, parse_chain, write
-from paceline.traffic.catalogue import STRATEGIES
+from paceline.traffic.catalogue import MEMBERS
 from paceline.workloads.catalogue import WORKLOADS
 
 KILOBYTE = Bytes(1000)
@@ -138,9 +138,13 @@ def test_a_wrong_option_is_refused_with_value_rule_and_valid_ones(option: str, s
 
 
 CATALOGUES = {
-    f"{what} {name}": (name, entry.options)
-    for what, catalogue in (("workload", WORKLOADS), ("strategy", STRATEGIES), ("feed", FEEDS))
-    for name, entry in catalogue.items()
+    f"{what} {name}": (name, options)
+    for what, catalogue in (
+        ("workload", {name: entry.options for name, entry in WORKLOADS.items()}),
+        ("strategy", {name: member.claim for name, member in MEMBERS.items()}),
+        ("feed", {name: entry.options for name, entry in FEEDS.items()}),
+    )
+    for name, options in catalogue.items()
 }
 CLASSIFIERS = ("resnet18", "resnet50", "resnet101", "resnet152", "vgg16")
 # Values that an option may have only together with another one.
@@ -186,7 +190,7 @@ def test_every_option_of_every_catalogue_is_read_back_as_it_was_written(entry: s
 
 
 def test_a_resolved_default_is_written_so_that_records_show_it() -> None:
-    options = STRATEGIES["ps"].options
+    options = MEMBERS["ps"].claim
     assert write("ps", options(mode="stale")) == "ps:mode=stale,bound=3"
 
 

@@ -14,6 +14,11 @@ from paceline.network import Network, Site, parse_network
         ("1Gbps, n1=100Mbps", Network(1e9, {1: 1e8}), "1Gbps,n1=100Mbps"),
         ("n1=1.5Gbps,n0=10mbps", Network(None, {0: 1e7, 1: 1.5e9}), "n0=10Mbps,n1=1.5Gbps"),
         ("100Mbps,latency=1.5ms", Network(1e8, latency=1.5e-3), "100Mbps,latency=1500us"),
+        (
+            "1Gbps,inside=10Gbps,inside_latency=1500us,efficiency=80%,in_flight=3",
+            Network(1e9, inside=1e10, inside_latency=1.5e-3, efficiency=0.8, in_flight=3),
+            "1Gbps,inside=10Gbps,inside_latency=1500us,efficiency=0.8,in_flight=3",
+        ),
     ],
 )
 def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Network, written: str) -> None:
@@ -25,8 +30,7 @@ def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Netw
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("0Mbps", "at least 1Mbps"),
-        ("10Tbps", "1000Gbps or less"),
+        ("0Mbps", "must be above 0"),
         ("1000", "use bps, kbps"),
         ("1GB", "is not a bandwidth"),
         ("fast", "write it like 1Gbps"),
@@ -35,8 +39,9 @@ def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Netw
         ("n0=1Gbps,n0=2Gbps", "gives n0 two bandwidths"),
         ("node1=1Gbps", "is not part of a network"),
         ("latency=1ms", "has no bandwidth"),
-        ("1Gbps,latency=0s", "above 0 and at most 1s"),
-        ("1Gbps,latency=1ms,latency=2ms", "two latencies"),
+        ("1Gbps,latency=1ms,latency=2ms", "write latency=… once"),
+        ("1Gbps,latency=", "write latency=… once"),
+        ("1Gbps,inside=0bps", "must be above 0"),
     ],
 )
 def test_what_is_no_network_is_refused_with_the_reason(text: str, reason: str) -> None:
@@ -50,6 +55,22 @@ def test_every_node_needs_a_bandwidth_and_only_nodes_have_one() -> None:
         parse_network("1Gbps,n2=100Mbps").check_nodes(2)
     with pytest.raises(SpecError, match="leaves n1, n2 without a bandwidth"):
         parse_network("n0=1Gbps").check_nodes(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("100kbps", "at least 1Mbps"),
+        ("10Tbps", "1000Gbps or less"),
+        ("1Gbps,n1=10Tbps", "1000Gbps or less"),
+        ("1Gbps,latency=0s", "above 0 and at most 1s"),
+        ("1Gbps,inside=10Gbps", "inside= is of projections only: a testbed's links are real"),
+        ("1Gbps,efficiency=0.9,in_flight=1", "efficiency=, in_flight= is of projections only"),
+    ],
+)
+def test_what_no_testbed_can_make_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=reason):
+        parse_network(text).check_nodes(2)
 
 
 def test_one_machine_has_no_settings_for_runs_and_a_testbed_has_its_own() -> None:

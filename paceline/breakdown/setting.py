@@ -11,7 +11,7 @@ from paceline.record import Record
 from paceline.record_parts import DeviceRow, Phases, WorkerRow
 from paceline.spec import RunSpec
 from paceline.traffic import catalogue
-from paceline.traffic.base import Traffic
+from paceline.traffic.resolved import ResolvedStrategy
 
 FOREIGN_PERCENT = 10
 """From here on what other processes do on a device is worth mentioning."""
@@ -67,7 +67,7 @@ class MeasuredSetting:
         return self.runs[0].record.emulation is not None
 
     @cached_property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ResolvedStrategy:
         """The strategy with its options."""
         return catalogue.resolve(self.spec.strategy)
 

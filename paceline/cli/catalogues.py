@@ -26,9 +26,22 @@ def workloads() -> None:
 
 def strategies() -> None:
     """List the strategies and their options."""
-    from paceline.traffic.catalogue import STRATEGIES
+    from rich.console import Console
+    from rich.table import Table
 
-    _print("strategy", [(name, entry.summary, entry.options) for name, entry in STRATEGIES.items()])
+    from paceline.traffic.catalogue import MEMBERS
+    from paceline.traffic.combinations import combinations
+    from paceline.traffic.members import KINDS
+
+    for kind, title in zip(KINDS, ("when replicas agree", "what travels", "how it travels"), strict=True):
+        members = [(name, member) for name, member in MEMBERS.items() if member.kind == kind]
+        _print(title, [(name, member.summary, member.claim) for name, member in members])
+    heading, *rows = combinations()
+    table = Table(*heading, title="What combines with what, as in bf16+allreduce")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+    print("Without a part that says when, gradients are exchanged in every step. docs/choose-a-strategy.md has more.")
 
 
 def feeds() -> None:

@@ -45,7 +45,7 @@ Batch = Annotated[
 Series = Annotated[str | None, typer.Option(rich_help_panel=_POINTS, help="Which of several series in the source.")]
 Strategy = Annotated[
     str | None,
-    typer.Option(rich_help_panel=_WHAT_IF, help="Any of `paceline strategies`: ps, allreduce:bucket=4MB,wire=bf16."),
+    typer.Option(rich_help_panel=_WHAT_IF, help="Any of `paceline strategies`: ps, bf16+allreduce:bucket=4MB."),
 ]
 NetworkText = Annotated[
     str | None, typer.Option("--network", rich_help_panel=_WHAT_IF, help="Between nodes: 1Gbps,latency=50us.")
@@ -119,19 +119,20 @@ def project(
 
       paceline project dgx1-p100 --series VGG16 --workers 1..16 --efficiency 0.8
 
-      paceline project runs/demo --workers 1..16 --strategy allreduce:wire=bf16 --batch 64 --device-speed 2
+      paceline project runs/demo --workers 1..16 --strategy bf16+allreduce --batch 64 --device-speed 2
 
       paceline project runs/demo --workers 2..16 --workers-per-node 1 --network 1Gbps,latency=50us --break-even ps
 
       paceline project runs/batches --workers 1..16 --to-loss 150
     """
-    from paceline.project.network import Network
+    from paceline.network import parse_network
     from paceline.project.questions.whatif import Question
+    from paceline.project.simulation.network import SimulatedNetwork
 
     _check(efficiency, price, chart)
     question = Question(
         strategy=strategy,
-        network=None if network is None else Network.parse(network),
+        network=None if network is None else SimulatedNetwork.of(parse_network(network)),
         workers_per_node=workers_per_node,
         device_speed=device_speed,
         feed_speed=feed_speed,

@@ -19,7 +19,7 @@ Examples:
 
   paceline train vae --workers 2 --epochs 1
 
-  paceline train resnet18:image=64 --workers 2 --strategy allreduce:wire=bf16 --steps 50
+  paceline train resnet18:image=64 --workers 2 --strategy bf16+allreduce --steps 50
 
   paceline train nmt:units=64,vocabulary=1000,length=20 --strategy ps:servers=2,mode=async --seconds 30
 

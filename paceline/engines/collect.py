@@ -198,7 +198,7 @@ def _learning(plan: Plan, reports: Sequence[WorkerReport], series: Sequence[Work
         lr=first.lr,
         lr_rule=spec.lr_rule,
         lr_warmup_steps=first.lr_warmup_steps,
-        reduction=getattr(plan.traffic, "reduce", "mean"),
+        reduction=plan.traffic.reduction,
     )
 
 

@@ -32,8 +32,9 @@ from paceline.netns import Host
 from paceline.network import Site
 from paceline.record import Record
 from paceline.record_parts import MeasuredLink, MeasuredNetwork, Validation
-from paceline.strategies.spare import serve_when_told
+from paceline.strategies.ps.spare import serve_when_told
 from paceline.testbed.hosts import Testbed
+from paceline.traffic.catalogue import MEMBERS
 from paceline.workers.assignment import Assignment, Gifts, log_of
 from paceline.workers.process import main
 from paceline.workers.report import WorkerReport, report_from
@@ -47,7 +48,12 @@ _LEAVE_SECONDS = 5.0
 _LAST_LINES = 10
 
 # Imported once, by the server that workers are forked from. Every optimizer imports torch._dynamo at its first call.
-PRELOADED = ["paceline.workers.run", "torch._dynamo", "paceline.engines.quiet"]
+PRELOADED = [
+    "paceline.workers.run",
+    *(member.implementation.partition(":")[0] for member in MEMBERS.values()),
+    "torch._dynamo",
+    "paceline.engines.quiet",
+]
 
 
 class LocalEngine:

@@ -15,9 +15,7 @@ from paceline.settings import Role
 from paceline.spec import RunSpec
 from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
-from paceline.traffic.allreduce import AllReduce
-from paceline.traffic.base import Traffic
-from paceline.traffic.ps import ParameterServer
+from paceline.traffic.resolved import ResolvedStrategy
 from paceline.workloads import catalogue as workloads
 
 CEILING_SECONDS = 600.0
@@ -42,7 +40,7 @@ class Plan:
     """Resolved: batch, learning rate, optimizer and everything else that was left open has its value."""
 
     placement: Placement
-    traffic: Traffic
+    traffic: ResolvedStrategy
     """The resolved strategy."""
 
     paces: tuple[Pace, ...] = ()
@@ -75,7 +73,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         workload=workload,
         batch=spec.batch if spec.batch is not None else own.batch,
         lr=spec.lr if spec.lr is not None else own.optimizer.lr,
-        strategy=strategies.check(spec.strategy),
+        strategy=str(traffic),
         feed=feed,
         nodes=nodes,
         network=network,
@@ -99,8 +97,8 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
     )
 
 
-def _refuse_what_the_devices_cannot(spec: RunSpec, traffic: Traffic, placement: Placement) -> None:
-    if isinstance(traffic, ParameterServer) and traffic.device == "gpu" and placement.kind != "cuda":
+def _refuse_what_the_devices_cannot(spec: RunSpec, traffic: ResolvedStrategy, placement: Placement) -> None:
+    if traffic.needs_gpu and placement.kind != "cuda":
         raise DeviceError("ps:device=gpu needs --device cuda: this run is on CPU. Use device=cpu.")
     if spec.cores_per_device != 1 and placement.kind == "cuda":
         raise DeviceError(
@@ -170,19 +168,19 @@ def _with_length(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def _demand(spec: RunSpec, traffic: Traffic) -> Demand:
+def _demand(spec: RunSpec, traffic: ResolvedStrategy) -> Demand:
     return Demand(
         workers=spec.workers,
         workers_per_device=spec.workers_per_device,
         cores_per_device=spec.cores_per_device,
         nodes=spec.nodes,
         servers=traffic.servers,
-        server_place=traffic.place if isinstance(traffic, ParameterServer) else None,
+        server_place=traffic.server_place,
     )
 
 
-def _refuse_learning_mistakes(spec: RunSpec, traffic: Traffic) -> None:
-    if spec.lr_rule != "none" and isinstance(traffic, AllReduce) and traffic.reduce == "sum":
+def _refuse_learning_mistakes(spec: RunSpec, traffic: ResolvedStrategy) -> None:
+    if spec.lr_rule != "none" and traffic.reduction == "sum":
         raise SpecError(
             f"--lr-rule {spec.lr_rule} with allreduce:reduce=sum scales twice: a sum over workers already is a rate × "
             "workers. Use reduce=mean, or --lr-rule none."
@@ -192,8 +190,5 @@ def _refuse_learning_mistakes(spec: RunSpec, traffic: Traffic) -> None:
             f"--lr-rule {spec.lr_rule} with {spec.strategy} makes no sense: every update is of one worker's batch, "
             "however many workers there are. Use --lr-rule none."
         )
-    if spec.clip_norm is not None and isinstance(traffic, ParameterServer) and traffic.mode != "sync":
-        raise SpecError(
-            f"--clip-norm with ps:mode={traffic.mode} makes no sense: there is no common gradient to take the norm of. "
-            "Use mode=sync, or leave --clip-norm out."
-        )
+    if spec.clip_norm is not None and traffic.clipping_refused is not None:
+        raise SpecError(f"--clip-norm with {traffic.clipping_refused}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline import errors
-from paceline.errors import PacelineError, ServerLost, WorkerFailed
+from paceline.errors import PacelineError, RunError, ServerLost, WorkerFailed
 from paceline.workers.report import WorkerReport
 
 _BEFORE_FIRST_STEP_SECONDS = 300.0
@@ -81,5 +81,5 @@ def cause(failures: list[Failure]) -> Failure:
 def failure_said(rank: int, message: dict[str, Any]) -> Failure:
     """A failure that a worker told of itself."""
     error = errors.by_name(message["error"])
-    weight = 0 if error in (WorkerFailed, ServerLost) else 1
+    weight = 0 if error in (WorkerFailed, ServerLost, RunError) else 1  # a server's refusal is a RunError
     return Failure(rank, error, message["message"], weight, step=message.get("step", 0))

@@ -51,7 +51,7 @@ def _exchange_work(case: Comparison, excess: float) -> float:
     assert case.baseline is not None
     assert case.gap is not None
     scale, base = case.gap.worker_scale, case.baseline.phases
-    if case.setting.spec.strategy == "independent" or not base.forward:
+    if not case.setting.traffic.exchanges or not base.forward:
         return 0.0
     slowdown = max(1.0, case.phases.forward / (scale * base.forward))
     return min(max(0.0, case.phases.backward - slowdown * scale * base.backward), excess)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline import grammar
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import MeasuredSetting
 from paceline.explain.cause import Cause
@@ -13,8 +12,8 @@ from paceline.measure.latency_bandwidth import Transmission, fit_line, service_s
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.measure.runs import StoredRun
 from paceline.numbers import count, ms, percent, significant
-from paceline.traffic.allreduce import AllReduce
-from paceline.units import format_bytes, human_bytes
+from paceline.traffic import catalogue
+from paceline.units import human_bytes
 
 _WORTH_DIVIDING = 500_000
 """Bytes of gradients below which neither smaller buckets nor fewer bytes change much."""
@@ -100,38 +99,36 @@ def _evidence(setting: MeasuredSetting, links: Links | None) -> Iterator[str]:
 
 
 def _with_servers(setting: MeasuredSetting) -> str:
-    part = grammar.parse(setting.spec.strategy, "strategy")
-    more = grammar.Part(part.name, {**part.options, "servers": str(2 * setting.traffic.servers)})
+    more = setting.traffic.with_servers(2 * setting.traffic.servers)
     return f"`--strategy {more}` divides what each server receives and sends; `--strategy allreduce` needs no server."
 
 
 def _with_buckets(setting: MeasuredSetting, links: Links | None, exposed: float) -> str:
-    options = setting.traffic
-    part = grammar.parse(setting.spec.strategy, "strategy")
-    if not isinstance(options, AllReduce) or setting.spec.workers == 1:
+    strategy = setting.traffic
+    usual = strategy.regrouped(None)
+    if usual is None or setting.spec.workers == 1:
         return f"A larger `--batch {2 * setting.batch}`: fewer exchanges for the same samples."
-    plain = {name: value for name, value in part.options.items() if name not in ("bucket", "packs", "small", "overlap")}
-    if not options.overlaps:
-        return f"`--strategy {grammar.Part(part.name, plain)}`: buckets then leave during backward and may hide there."
+    if not strategy.overlaps:
+        return f"`--strategy {usual}`: buckets then leave during backward and may hide there."
     bound = links.bound(exposed) if links else None
     if links is not None and links.buckets > 1 and bound == "latency":
-        larger = grammar.Part(part.name, {**plain, "bucket": _round_size(2 * links.payload_bytes / links.buckets)})
+        larger = strategy.regrouped(_round_size(2 * links.payload_bytes / links.buckets))
         saved = min(exposed, links.latency_part / 2)
         return f"`--strategy {larger}`: half as many buckets, at most {ms(saved)} saved per step."
     if links is not None and links.buckets == 1 and links.payload_bytes >= _WORTH_DIVIDING:
-        smaller = grammar.Part(part.name, {**plain, "bucket": _round_size(links.payload_bytes / 4)})
+        smaller = strategy.regrouped(_round_size(links.payload_bytes / 4))
         return f"`--strategy {smaller}`: smaller buckets leave during backward, and may hide there."
-    if options.wire == "fp32" and links is not None and bound != "latency" and links.payload_bytes >= _WORTH_DIVIDING:
+    coded = catalogue.with_codec(strategy, "bf16")
+    if coded is not None and links is not None and bound != "latency" and links.payload_bytes >= _WORTH_DIVIDING:
         saved = min(exposed, links.bandwidth_part / 2)
-        wired = grammar.Part(part.name, {**part.options, "wire": "bf16"})
-        return f"`--strategy {wired}` halves the bytes: at most {ms(saved)} saved per step."
+        return f"`--strategy {coded}` halves the bytes: at most {ms(saved)} saved per step."
     batch, accumulate = 2 * setting.batch, 2 * setting.spec.accumulate
     return f"`--batch {batch} --accumulate {accumulate}`: half as many exchanges for the same samples."
 
 
-def _round_size(payload_bytes: float) -> str:
+def _round_size(payload_bytes: float) -> int:
     """Two digits, as people write sizes."""
-    return format_bytes(int(float(f"{max(1.0, payload_bytes):.1e}")))
+    return int(float(f"{max(1.0, payload_bytes):.1e}"))
 
 
 def fit_links(setting: MeasuredSetting) -> Links | None:

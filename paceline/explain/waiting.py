@@ -9,7 +9,6 @@ from paceline.explain.cause import Cause
 from paceline.measure.extremes import expected_maximum
 from paceline.numbers import ms, percent
 from paceline.record_parts import Phases
-from paceline.traffic.ps import ParameterServer
 
 _SAME_CPU = 0.5
 """A slow worker that spends less than this share of its delay computing waits for something during it."""
@@ -114,7 +113,7 @@ def spread(case: Comparison) -> Iterator[Cause]:
 def held_back(case: Comparison) -> Iterator[Cause]:
     """Without a barrier: what the staleness bound costs, and who the others are held back for."""
     traffic, seconds = case.setting.traffic, case.setting.phases.wait
-    if not isinstance(traffic, ParameterServer) or traffic.mode != "stale" or not case.noticeable(seconds):
+    if traffic.bound is None or not case.noticeable(seconds):
         return
     slowest = min(case.setting.workers, key=lambda worker: worker.phases.wait)
     held = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)

@@ -22,6 +22,10 @@ class NamedSize(Protocol):
     def bytes(self) -> int:
         """Of its gradient."""
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """None: not known."""
+
 
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:
     """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
@@ -70,7 +74,7 @@ def gradients_of(
         return ()
     ready = np.median(np.concatenate(sampled), axis=0)
     return tuple(
-        GradientTime(name=tensor.name, bytes=tensor.bytes, ready_seconds=float(when))
+        GradientTime(name=tensor.name, bytes=tensor.bytes, shape=tensor.shape, ready_seconds=float(when))
         for tensor, when in zip(tensors, ready, strict=True)
     )
 

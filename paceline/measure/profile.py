@@ -14,6 +14,7 @@ from paceline.files import write_whole
 from paceline.measure.series import WorkerSeries
 from paceline.record import Record
 from paceline.record_parts import GradientTime, Throughput
+from paceline.spec import BASELINE_STRATEGY
 
 SCHEMA_VERSION = 1
 
@@ -62,7 +63,7 @@ class Profile:
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
         """From a run of one worker that exchanged nothing, and its series."""
-        if record.spec.workers != 1 or record.spec.strategy != "independent":
+        if record.spec.workers != 1 or record.spec.strategy != BASELINE_STRATEGY:
             raise DataError("A profile is of one worker alone: run it with --workers 1 --strategy independent.")
         if not record.gradients:
             raise DataError(

@@ -13,6 +13,7 @@ from paceline.report.shown import fastest
 from paceline.report.tables import PageTable, TableCell, interval, number, word
 from paceline.studies.columns import NOTHING, Column, column
 from paceline.studies.table import figure
+from paceline.traffic.catalogue import exchanges
 
 _NAMED = 3
 _LEARNED = ("val_loss", "loss")
@@ -52,7 +53,7 @@ def _first(results: Results, best: Result) -> str:
 def _rivals(results: Results, best: Result) -> Iterator[Result]:
     """Settings that could be chosen in its place: the same model trained together by as many workers."""
     for row in results.of_panel(best.panel):
-        alike = row.workers == best.workers and row.record.spec.strategy != "independent"
+        alike = row.workers == best.workers and exchanges(row.record.spec.strategy)
         if alike and row is not best and row.source is best.source and not _same_but_slower(row, best):
             yield row
 

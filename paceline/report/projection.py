@@ -19,6 +19,7 @@ from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import PageTable, TableCell, number, word
+from paceline.traffic.catalogue import exchanges
 
 _TIMES = 8
 """How many times the most workers that were measured the curve goes on."""
@@ -89,7 +90,7 @@ def chart(answer: Answer) -> Chart:
 
 def _has_counts(rows: Sequence[Result]) -> bool:
     """Whether workers that exchange something were measured beside a smaller count."""
-    exchanging = [row for row in rows if row.workers > 1 and row.record.spec.strategy != "independent"]
+    exchanging = [row for row in rows if row.workers > 1 and exchanges(row.record.spec.strategy)]
     return bool(exchanging) and len({record.spec.workers for record in _records(rows)}) > 1
 
 

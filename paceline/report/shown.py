@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from paceline.report.results import Result, Results
+from paceline.traffic.catalogue import exchanges
 
 MOST_AT_FIRST = 10
 
@@ -41,7 +42,7 @@ def lines_of(rows: Iterable[Result]) -> tuple[str, ...]:
 
 def fastest(rows: Sequence[Result]) -> Result:
     """The setting to talk about first: of those that train one model together, the one with the largest speed-up."""
-    together = [r for r in rows if r.workers > 1 and r.record.spec.strategy != "independent"]
+    together = [r for r in rows if r.workers > 1 and exchanges(r.record.spec.strategy)]
     return max(together or rows, key=_speed)
 
 

@@ -15,6 +15,7 @@ from paceline.report import charts
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, shown_first
+from paceline.traffic.catalogue import exchanges
 
 _MOST_SETTINGS = 4
 _MOST_WORKERS = 8
@@ -47,7 +48,7 @@ def _chosen(results: Results) -> list[Result]:
     best = fastest(results.rows)
     largest: dict[str, Result] = {best.record.spec.strategy: best}
     for row in sorted(results.rows, key=lambda r: -r.workers):
-        if row.workers > 1 and row.record.spec.strategy != "independent":
+        if row.workers > 1 and exchanges(row.record.spec.strategy):
             largest.setdefault(row.record.spec.strategy, row)
     return list(largest.values())[:_MOST_SETTINGS]
 

@@ -1,5 +1,6 @@
 """The two protocols everything hangs on: a strategy makes a replica; a replica agrees with its peers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -121,3 +122,23 @@ class Strategy(Protocol):
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
         """A replica of `model` that starts from rank 0's weights."""
+
+
+class Carrier(Protocol):
+    """Brings tensors into agreement outside of backward, for schedules that do not agree in every step."""
+
+    def agree(self, tensors: Sequence[Tensor]) -> None:
+        """Replace contiguous tensors in place by the mean, or the sum, over all workers; a synchronisation point."""
+
+    def state(self) -> dict[str, Any]:
+        """What its codec keeps from one agreement to the next: this worker's own."""
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+
+
+class Transport(Strategy, Protocol):
+    """How it travels: by itself a strategy that agrees on gradients in every step."""
+
+    def carrier(self, tensors: Sequence[Tensor], group: Group) -> Carrier:
+        """For a schedule that agrees on tensors of these sizes every so many steps."""

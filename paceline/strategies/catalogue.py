@@ -1,34 +1,23 @@
-"""The strategies by name: from their options to what carries them out."""
+"""From a resolved strategy to what carries it out; each member is imported when it is needed."""
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
-from paceline.strategies.allreduce import AllReduceStrategy
 from paceline.strategies.base import Strategy
-from paceline.strategies.independent import IndependentStrategy
-from paceline.strategies.launch import ServerConfig, ServerHandle, ServerProcess
-from paceline.strategies.ps import ParameterServerStrategy
+from paceline.strategies.codec import CodecFactory
+from paceline.strategies.ps.launch import ServerSite
 from paceline.traffic import catalogue
-from paceline.traffic.allreduce import AllReduce
-from paceline.traffic.independent import Independent
-from paceline.traffic.ps import ParameterServer
+from paceline.traffic.resolved import ResolvedStrategy
+
+_ANYWHERE = ServerSite()
 
 
-def build(
-    text: str,
-    *,
-    server_cores: Sequence[Sequence[int]] | None = None,
-    server_addresses: Sequence[str] | None = None,
-    launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
-) -> Strategy:
-    """The strategy that `text` names; where its servers run and listen, and what starts them, if it has any."""
-    match catalogue.resolve(text):
-        case Independent():
-            return IndependentStrategy()
-        case AllReduce() as options:
-            return AllReduceStrategy(options)
-        case ParameterServer() as options:
-            return ParameterServerStrategy(
-                options, server_cores=server_cores, server_addresses=server_addresses, launch=launch
-            )
-        case unknown:
-            raise AssertionError(f"strategy {unknown!r} has no implementation")
+def build(strategy: ResolvedStrategy | str, site: ServerSite = _ANYWHERE) -> Strategy:
+    """What carries a strategy out; `site` is where its servers run and listen, and what starts them, if it has any."""
+    resolved = catalogue.resolve(strategy) if isinstance(strategy, str) else strategy
+    when, what, how = resolved.part("when"), resolved.part("what"), resolved.part("how")
+    transport: Any = None
+    if how is not None:
+        servers = {"site": site} if resolved.servers else {}
+        transport = how.member.implemented()(how.claim, None if what is None else CodecFactory(what), **servers)
+    built: Strategy = transport if when is None else when.member.implemented()(when.claim, transport)
+    return built

@@ -24,6 +24,13 @@ class Pending(Protocol):
         """Return when it is done."""
 
 
+class Gathering(Protocol):
+    """An all-gather under way."""
+
+    def wait(self) -> list[Tensor]:
+        """Everybody's tensor in order of rank, when it is done."""
+
+
 class Group(Protocol):
     """Rank, size, node and the collectives; and a tally of the payload handed to each."""
 
@@ -32,7 +39,7 @@ class Group(Protocol):
     node: int
     local_rank: int
     tally: "Counter[str]"
-    """Payload bytes by pattern (`ring`, `broadcast`, `to_server`, `from_server`) since it was last cleared."""
+    """Payload bytes by pattern, as `paceline.traffic` names them, since it was last cleared."""
 
     process_group: dist.ProcessGroup | None
     """For libraries that need torch's own; None in the in-process group."""
@@ -40,11 +47,14 @@ class Group(Protocol):
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
         """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
 
+    def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
+        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Make `tensor` what it is on `root`, in place."""
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank."""
+        """Everybody's `tensor`, in order of rank: a few numbers that are no traffic of a strategy, and not counted."""
 
     def barrier(self) -> None:
         """Return when everybody is here."""
@@ -54,6 +64,17 @@ class Group(Protocol):
 
     def lookup(self, key: str) -> str:
         """The string published under `key`; waits for it."""
+
+
+class _TorchGathering:
+    def __init__(self, work: dist.Work, gathered: list[Tensor]) -> None:
+        self._work = work
+        self._gathered = gathered
+
+    def wait(self) -> list[Tensor]:
+        """Everybody's tensor in order of rank, when it is done."""
+        self._work.wait()
+        return self._gathered
 
 
 class TorchGroup:
@@ -80,6 +101,17 @@ class TorchGroup:
         if then is not None:
             work.get_future().then(lambda _: then())
         return work
+
+    def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
+        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+        self.tally["gather"] += tensor.nbytes
+        own = tensor.contiguous()
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        lent, *empty = self._lend(own, *gathered)
+        work: dist.Work = dist.all_gather(empty, lent, group=self.process_group, async_op=True)
+        if then is not None:
+            work.get_future().then(lambda _: then())
+        return _TorchGathering(work, gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Make `tensor` what it is on `root`, in place."""
@@ -130,6 +162,15 @@ class _Done:
         """It is done already."""
 
 
+class _Gathered:
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self._tensors = tensors
+
+    def wait(self) -> list[Tensor]:
+        """They are here already."""
+        return self._tensors
+
+
 class _Meeting:
     """Where the threads of an in-process group meet: everyone brings a value and sees all of them."""
 
@@ -167,6 +208,14 @@ class InProcessGroup:
         if then is not None:
             then()
         return _Done()
+
+    def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
+        """Gather everybody's `tensor`."""
+        self.tally["gather"] += tensor.nbytes
+        gathered = self._meeting.gather(self.rank, tensor)
+        if then is not None:
+            then()
+        return _Gathered(gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Make `tensor` what it is on `root`, in place."""

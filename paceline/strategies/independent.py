@@ -7,6 +7,7 @@ from paceline.recipe import OptimizerRecipe
 from paceline.strategies.base import Events, Replica, Share, State
 from paceline.strategies.group import Group
 from paceline.strategies.local import LocalReplica, copy_of, load_into
+from paceline.traffic.independent import Independent
 
 
 class IndependentReplica(LocalReplica):
@@ -34,7 +35,10 @@ class IndependentReplica(LocalReplica):
 
 
 class IndependentStrategy:
-    """No exchange."""
+    """No exchange: a schedule that never agrees, so there is no transport."""
+
+    def __init__(self, options: Independent | None = None, transport: None = None) -> None:
+        """Nothing to choose."""
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
         """A replica that never hears of the others again."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.errors import SpecError
+from paceline.errors import ReplicaMisuse
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies.base import Share, State
 from paceline.strategies.group import Group
@@ -106,7 +106,9 @@ def load_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
             tensor.copy_(values[name])
 
 
-def without_gradient(names: list[str]) -> SpecError:
+def without_gradient(names: list[str]) -> ReplicaMisuse:
     """The refusal that every strategy gives when a trained parameter got no gradient."""
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return SpecError(f"No gradient reached {shown}: freeze such parameters with requires_grad_(False) before training.")
+    return ReplicaMisuse(
+        f"No gradient reached {shown}: freeze such parameters with requires_grad_(False) before training."
+    )

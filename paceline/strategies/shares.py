@@ -2,7 +2,7 @@
 
 import torch
 
-from paceline.errors import SpecError
+from paceline.errors import ReplicaMisuse
 from paceline.strategies.base import Share
 from paceline.strategies.group import Group
 
@@ -39,20 +39,22 @@ class Shares:
         losses, self._losses = self._losses, 0
         if given is not None:
             if given != samples:
-                raise SpecError(f"exchange({samples}) does not match the {given} samples that backward was told.")
+                raise ReplicaMisuse(f"exchange({samples}) does not match the {given} samples that backward was told.")
             return
         if losses > 1:
-            raise SpecError(f"{losses} losses make one update, and nothing says how they weigh: {_REMEDY}.")
+            raise ReplicaMisuse(f"{losses} losses make one update, and nothing says how they weigh: {_REMEDY}.")
         if self._constant is None:
             counts = [int(c) for c in self._group.all_gather(torch.tensor([samples]))] if self._mean_over_all else []
             if len(set(counts)) > 1:
-                raise SpecError(f"Workers bring different numbers of samples, {counts}: {_REMEDY}.")
+                raise ReplicaMisuse(f"Workers bring different numbers of samples, {counts}: {_REMEDY}.")
             self._constant = samples
         if samples != self._constant and self._mean_over_all:
-            raise SpecError(f"exchange({samples}) after steps of {self._constant} samples: {_REMEDY}.")
+            raise ReplicaMisuse(f"exchange({samples}) after steps of {self._constant} samples: {_REMEDY}.")
 
     def spend(self) -> None:
         """An update uses up what was exchanged; one without an exchange would set replicas apart."""
         if not self._checked:
-            raise SpecError("update() without exchange(): call replica.exchange(samples) between backward and update.")
+            raise ReplicaMisuse(
+                "update() without exchange(): call replica.exchange(samples) between backward and update."
+            )
         self._checked = False

@@ -1,14 +1,26 @@
 """What an all-reduce sends: every gradient once around a ring."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from paceline.grammar import Bytes, require
-from paceline.traffic.base import Payload, Transfer, settled_buffers
+from paceline.traffic.base import BucketShape, MessageClaim, Payload, Transfer, settled_buffers
+from paceline.traffic.members import CodecClaim, TransportClaim
+
+DDP_FIRST_BYTES = 2**20
+DDP_BYTES = 25 * 2**20
+"""DDP's own bucket sizes."""
+
+BUCKET_PASSES = 2.0
+"""Memory passes of a gradient in DDP's bucket, which is cleared and then added to; one worker alone has them, too."""
+
+COPY_PASSES = 2.0
+"""Of gradients that are copied side by side: one into the copy, and one back."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllReduce:
+class AllReduce(TransportClaim):
     """Gradients are added up over all workers, bucket by bucket while backward goes on."""
 
     bucket: Bytes | None = None
@@ -23,14 +35,8 @@ class AllReduce:
     overlap: bool | None = None
     """Whether buckets start during backward; by default yes, except with packs, which need all gradients first."""
 
-    wire: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Format in transit; fp32 leaves gradients as they are."""
-
     reduce: Literal["mean", "sum"] = "mean"
     """mean weighs workers by their samples; sum adds their means, as if the learning rate grew with workers."""
-
-    synchronous = True
-    servers = 0
 
     def __post_init__(self) -> None:
         given = [f"{k}=" for k in ("bucket", "packs", "small") if getattr(self, k) is not None]
@@ -51,9 +57,92 @@ class AllReduce:
         """Whether an exchange may start before backward has ended."""
         return self.overlap if self.overlap is not None else self.packs is None
 
-    def transfers(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """All gradients in their wire format around a ring; buffers at a settle."""
-        gradients = sum(payload.gradient_bytes)
-        if self.wire != "fp32":
-            gradients = gradients // payload.element_bytes * 2
-        return (Transfer("ring", gradients), *settled_buffers(payload, workers))
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        """What is applied: the mean over all workers' samples, or the sum of the workers' means."""
+        return self.reduce
+
+    def messages(self, payload: Payload, codec: CodecClaim | None, workers: int) -> tuple[MessageClaim, ...]:
+        """One for each bucket: its gradients around a ring, or what the codec makes of them."""
+        return tuple(self._message(bucket, codec, workers) for bucket in self.buckets(payload))
+
+    def _message(self, bucket: BucketShape, codec: CodecClaim | None, workers: int) -> MessageClaim:
+        copies = COPY_PASSES if bucket.side_by_side else 0.0
+        # Coding reads every gradient where it is, so it puts them side by side at once.
+        passes = BUCKET_PASSES + max(copies, codec.passes(workers) if codec is not None else 0.0)
+        rounds = (Transfer("ring", bucket.payload_bytes),) if codec is None else codec.rounds(bucket)
+        return MessageClaim(bucket, rounds, passes, self.overlaps)
+
+    def settled(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
+        """Buffers."""
+        return settled_buffers(payload, workers)
+
+    def meaningless_for_changes(self) -> str | None:
+        """Changes of parameters are complete only after an update, so nothing of them overlaps with backward."""
+        return "overlap=on" if self.overlap else None
+
+    def regrouped(self, bucket: int | None) -> "AllReduce":
+        """The same with buckets of so many bytes, or DDP's, that leave during backward."""
+        size = None if bucket is None else Bytes(bucket)
+        return replace(self, bucket=size, packs=None, small=None, overlap=None)
+
+    def buckets(self, payload: Payload) -> tuple[BucketShape, ...]:
+        """The messages of a step in the order in which they leave, last registered gradients first."""
+        if not sum(payload.gradient_bytes):
+            return ()
+        if self.packs is not None:
+            return tuple(_packs(payload, self.packs))
+        return tuple(_small(payload, self.small) if self.small is not None else _buckets(payload, self._caps()))
+
+    def _caps(self) -> tuple[int, int]:
+        """Sizes at which the first bucket and the later ones are closed."""
+        return (DDP_FIRST_BYTES, DDP_BYTES) if self.bucket is None else (self.bucket, self.bucket)
+
+
+def _bucket(payload: Payload, tensors: list[int], *, side_by_side: bool = False) -> BucketShape:
+    shapes = tuple(payload.shape(tensor) for tensor in tensors)
+    return BucketShape(sum(payload.gradient_bytes[t] for t in tensors), shapes, tuple(tensors), side_by_side)
+
+
+def _buckets(payload: Payload, caps: tuple[int, int]) -> Iterator[BucketShape]:
+    """In reverse order of registration; a bucket is closed by the gradient that fills it, however large."""
+    cap, size, tensors = caps[0], 0, list[int]()
+    for tensor in reversed(range(len(payload.gradient_bytes))):
+        tensors.append(tensor)
+        size += payload.gradient_bytes[tensor]
+        if size >= cap:
+            yield _bucket(payload, tensors)
+            cap, size, tensors = caps[1], 0, []
+    if size:
+        yield _bucket(payload, tensors)
+
+
+def _small(payload: Payload, limit: int) -> Iterator[BucketShape]:
+    """Gradients from `limit` on leave alone, the others wait until they are so many bytes together."""
+    size, waiting = 0, list[int]()
+    for tensor in reversed(range(len(payload.gradient_bytes))):
+        if payload.gradient_bytes[tensor] >= limit:
+            yield _bucket(payload, [tensor])
+            continue
+        waiting.append(tensor)
+        size += payload.gradient_bytes[tensor]
+        if size >= limit:
+            yield _bucket(payload, waiting, side_by_side=len(waiting) > 1)
+            size, waiting = 0, []
+    if size:
+        yield _bucket(payload, waiting, side_by_side=len(waiting) > 1)
+
+
+def _packs(payload: Payload, packs: int) -> Iterator[BucketShape]:
+    """One flat buffer in equal slices, which know no tensor borders; of no more slices than elements."""
+    packs = max(1, min(packs, payload.elements))
+    everything = tuple(reversed(range(len(payload.gradient_bytes))))
+    sizes = _even(sum(payload.gradient_bytes), packs)
+    for size, elements in zip(sizes, _even(payload.elements, packs), strict=True):
+        if size:
+            yield BucketShape(size, ((elements,),), everything)
+
+
+def _even(whole: int, parts: int) -> list[int]:
+    each, rest = divmod(whole, parts)
+    return [each + (1 if number < rest else 0) for number in range(parts)]

@@ -1,53 +1,115 @@
-"""The strategies by name: their options and what they send. The right-hand side of Paceline needs no more."""
+"""The members of strategies by name, and the strategies that chains of them make. Needs no torch."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import importlib
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from paceline import grammar
 from paceline.errors import SpecError
+from paceline.migrations import migrated_strategy
 from paceline.traffic.allreduce import AllReduce
-from paceline.traffic.base import Traffic
+from paceline.traffic.bf16 import Bf16
+from paceline.traffic.fp16 import Fp16
 from paceline.traffic.independent import Independent
+from paceline.traffic.members import KINDS, Member
 from paceline.traffic.ps import ParameterServer
+from paceline.traffic.resolved import ChosenMember, ResolvedStrategy
 
-
-@dataclass(frozen=True)
-class Entry:
-    """The options of a strategy and what to say about it."""
-
-    options: type[Any]
-    summary: str
-    wraps: bool = False
-    """Whether it wraps the next strategy of a chain."""
-
-
-STRATEGIES: Mapping[str, Entry] = {
-    "independent": Entry(Independent, "every worker trains alone; the upper bound of throughput"),
-    "allreduce": Entry(AllReduce, "gradients are averaged over all workers while backward goes on"),
-    "ps": Entry(ParameterServer, "servers hold the parameters; workers push gradients and get parameters back"),
+MEMBERS: Mapping[str, Member] = {
+    "independent": Member(
+        "when",
+        Independent,
+        "every worker trains alone; the upper bound of throughput",
+        "paceline.strategies.independent:IndependentStrategy",
+    ),
+    "bf16": Member("what", Bf16, "gradients travel as bfloat16: half the bytes", "paceline.strategies.bf16:Bf16Codec"),
+    "fp16": Member("what", Fp16, "gradients travel as float16: half the bytes", "paceline.strategies.fp16:Fp16Codec"),
+    "allreduce": Member(
+        "how",
+        AllReduce,
+        "gradients are averaged over all workers while backward goes on",
+        "paceline.strategies.allreduce:AllReduceStrategy",
+    ),
+    "ps": Member(
+        "how",
+        ParameterServer,
+        "servers hold the parameters; workers push gradients and get parameters back",
+        "paceline.strategies.ps.strategy:ParameterServerStrategy",
+    ),
 }
 
+_WORDS = {"when": "when replicas agree", "what": "what travels", "how": "how it travels"}
 
-def resolve(text: str) -> Traffic:
-    """The strategy that `text` names, its options checked.
 
-    A chain is written outermost first, `a:…+b:…`: every part but the last must wrap the one after it.
+def resolve(text: str) -> ResolvedStrategy:
+    """The strategy that `text` names, its options and the combination checked.
+
+    A chain is written outermost first: when replicas agree, what travels, how it travels; `bf16+allreduce`.
     """
-    parts = grammar.parse_chain(text, "strategy")
-    for part in parts:
-        grammar.choose(part.name, STRATEGIES, "strategy")
-    *outer, innermost = parts
-    for part in outer:
-        if not STRATEGIES[part.name].wraps:
-            wrappers = ", ".join(name for name, entry in STRATEGIES.items() if entry.wraps) or "none yet"
-            raise SpecError(
-                f"{part.name!r} cannot stand before '+' in {text!r}: it wraps no other strategy. Wrappers: {wrappers}."
-            )
-    traffic: Traffic = grammar.bind(innermost, STRATEGIES[innermost.name].options, "strategy")
-    return traffic
+    if (today := migrated_strategy(text)) != text:
+        raise SpecError(f"{text!r}: the format in transit is a part of its own now; write {today!r}.")
+    chosen = [_chosen(part) for part in grammar.parse_chain(text, "strategy")]
+    _refuse_order(chosen)
+    return ResolvedStrategy(tuple(chosen))
+
+
+def resolve_member(text: str) -> ChosenMember:
+    """One part of a chain by itself, its options checked."""
+    return _chosen(grammar.parse(text, "strategy"))
 
 
 def check(text: str) -> str:
     """The strategy as it will be written in records; refused when it cannot exist."""
-    return grammar.write(text.partition(":")[0].strip(), resolve(text))
+    return str(resolve(text))
+
+
+def exchanges(text: str) -> bool:
+    """Whether replicas of this strategy ever agree; where they do not, each trains alone.
+
+    What never agrees stands alone, so that of a chain nothing else need be known, nor the user's module imported.
+    """
+    return "+" in text or resolve(text).exchanges
+
+
+def with_codec(strategy: ResolvedStrategy, name: str) -> ResolvedStrategy | None:
+    """The same strategy with a codec of the catalogue; None where it has one already, or nothing travels."""
+    return strategy.with_codec(name, MEMBERS[name])
+
+
+def _chosen(part: grammar.Part) -> ChosenMember:
+    member = _users_own(part.name) if ":" in part.name else MEMBERS[grammar.choose(part.name, MEMBERS, "strategy")]
+    return ChosenMember(part.name, member, grammar.bind(part, member.claim, "strategy"))
+
+
+def _users_own(address: str) -> Member:
+    """A member of the user's own, `package.module:NAME`, where NAME is a `paceline.traffic.members.Member`."""
+    module, _, name = address.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        member = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        valid = ", ".join(MEMBERS)
+        raise SpecError(
+            f"There is no module {error.name!r} for strategy {address!r}: run from its folder, or install it; "
+            f"or use one of {valid}."
+        ) from error
+    except AttributeError:
+        raise SpecError(f"The module {module!r} has no {name!r} for strategy {address!r}.") from None
+    if not isinstance(member, Member):
+        raise SpecError(f"{address} is a {type(member).__name__}, not a paceline.traffic.members.Member.")
+    return member
+
+
+def _refuse_order(chosen: Sequence[ChosenMember]) -> None:
+    for first, second in itertools.pairwise(chosen):
+        if first.member.kind == second.member.kind:
+            raise SpecError(f"{first.name} and {second.name} both say {_WORDS[first.member.kind]}: keep one of them.")
+        if KINDS.index(first.member.kind) > KINDS.index(second.member.kind):
+            ordered = "+".join(str(part) for part in sorted(chosen, key=lambda part: KINDS.index(part.member.kind)))
+            raise SpecError(
+                f"{first.name} says {_WORDS[first.member.kind]}, and stands before {second.name}, which says "
+                f"{_WORDS[second.member.kind]}: a chain is written when+what+how; write {ordered}."
+            )

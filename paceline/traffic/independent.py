@@ -1,17 +1,18 @@
-"""Independent replicas send nothing."""
+"""Independent replicas never agree, and send nothing."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from paceline.traffic.base import Payload, Transfer
+from paceline.traffic.members import ScheduleClaim
 
 
 @dataclass(frozen=True, kw_only=True)
-class Independent:
+class Independent(ScheduleClaim):
     """No options: every worker trains alone; the upper bound of throughput."""
 
-    synchronous = False
-    servers = 0
+    exchanges: ClassVar[bool] = False
 
-    def transfers(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """Nothing, not even buffers: the replicas do not agree."""
-        return ()
+    @property
+    def every(self) -> int:
+        """One step is like any other: nothing is agreed on after it."""
+        return 1

@@ -1,10 +1,12 @@
 """What parameter servers receive and send: every gradient to its server, every parameter back."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, Literal, get_args
 
 from paceline.grammar import choose, require
-from paceline.traffic.base import Payload, Transfer, settled_buffers
+from paceline.traffic.base import BucketShape, MessageClaim, Payload, Transfer, settled_buffers
+from paceline.traffic.members import CodecClaim, TransportClaim
 
 Mode = Literal["sync", "async", "stale"]
 Place = Literal["shared", "own"]
@@ -13,9 +15,19 @@ ServerDevice = Literal["cpu", "gpu"]
 DEFAULT_BOUND = 3
 
 
+def ranges(elements: int, parts: int) -> list[slice]:
+    """`parts` consecutive ranges of equal length to within one element: each server's share of a flat buffer."""
+    borders = [elements * part // parts for part in range(parts + 1)]
+    return [slice(first, last) for first, last in pairwise(borders)]
+
+
 @dataclass(frozen=True, kw_only=True)
-class ParameterServer:
+class ParameterServer(TransportClaim):
     """Servers hold the parameters and the optimizer; workers push gradients and get parameters back."""
+
+    rounds_of_codec: ClassVar[int | None] = 1
+    coded: ClassVar[str] = "the push"
+    carries_changes: ClassVar[bool] = False
 
     servers: int = 1
     """Server processes; each owns an equal range of all parameters, large tensors split between them."""
@@ -50,13 +62,47 @@ class ParameterServer:
         """Whether all workers arrive before any may update."""
         return self.mode == "sync"
 
-    def transfers(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """All gradients to the servers, all parameters back; after a settle everyone holds the same again."""
+    @property
+    def server_place(self) -> Place | None:
+        """Where servers run; None: on devices of their own where some are free."""
+        return self.place
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether servers update on a GPU."""
+        return self.device == "gpu"
+
+    @property
+    def clipping_refused(self) -> str | None:
+        """Without a barrier no server ever has the gradient of all workers."""
+        if self.synchronous:
+            return None
+        return (
+            f"ps:mode={self.mode} makes no sense: there is no common gradient to take the norm of. "
+            "Use mode=sync, or leave --clip-norm out."
+        )
+
+    def messages(self, payload: Payload, codec: CodecClaim | None, workers: int) -> tuple[MessageClaim, ...]:
+        """All gradients to the servers, coded if they are, and all parameters back."""
+        total = sum(payload.gradient_bytes)
+        if not total:
+            return ()
+        pushed = total if codec is None else sum(codec.coded_bytes(part)[0] for part in self._parts(payload))
+        everything = tuple(range(len(payload.gradient_bytes)))
+        whole = BucketShape(total, ((payload.elements,),), everything)
+        return (MessageClaim(whole, (Transfer("to_server", pushed), Transfer("from_server", total)), 0.0, False),)
+
+    def _parts(self, payload: Payload) -> list[BucketShape]:
+        """Each server's range of all gradients, as flat pieces."""
+        sizes = [cut.stop - cut.start for cut in ranges(payload.elements, self.servers)]
+        return [BucketShape(size * payload.element_bytes, ((size,),)) for size in sizes]
+
+    def settled(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
+        """Buffers; without a barrier everybody also pulls the same parameters."""
         total = sum(payload.gradient_bytes)
         agree = () if self.synchronous or workers == 1 else (Transfer("from_server", total, per="settle"),)
-        return (
-            Transfer("to_server", total),
-            Transfer("from_server", total),
-            *agree,
-            *settled_buffers(payload, workers),
-        )
+        return (*agree, *settled_buffers(payload, workers))
+
+    def with_servers(self, servers: int) -> "ParameterServer":
+        """The same with so many servers."""
+        return replace(self, servers=servers)

@@ -21,8 +21,9 @@ from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
 from paceline.strategies.base import Replica, Strategy
 from paceline.strategies.group import Group, TorchGroup
-from paceline.strategies.spare import launcher
-from paceline.traffic.base import Traffic
+from paceline.strategies.ps.launch import ServerSite
+from paceline.strategies.ps.spare import launcher
+from paceline.traffic.resolved import ResolvedStrategy
 from paceline.workers import checkpoint
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
@@ -44,7 +45,7 @@ class Parts:
     """All that a worker trains with."""
 
     spec: RunSpec
-    strategy: Traffic
+    strategy: ResolvedStrategy
     device: torch.device
     group: Group
     workload: Workload
@@ -109,12 +110,12 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
 
 
 def _strategy(assignment: Assignment, gifts: Gifts) -> Strategy:
-    return strategies.build(
-        assignment.spec.strategy,
-        server_cores=[server.cores for server in assignment.placement.servers],
-        server_addresses=assignment.server_addresses,
+    site = ServerSite(
+        cores=[server.cores for server in assignment.placement.servers],
+        addresses=assignment.server_addresses,
         launch=launcher(gifts.server_lines),
     )
+    return strategies.build(assignment.strategy, site)
 
 
 def _clock(module: nn.Module, device: torch.device) -> Clock:

@@ -10,7 +10,7 @@ from paceline.devices.base import Placement, Slot
 from paceline.devices.emulated import Pace, Rate
 from paceline.netns import Host
 from paceline.spec import RunSpec
-from paceline.traffic.base import Traffic
+from paceline.traffic.resolved import ResolvedStrategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Assignment:
     spec: RunSpec
     """As resolved by the plan."""
 
-    strategy: Traffic
+    strategy: ResolvedStrategy
     """As resolved by the plan."""
 
     placement: Placement

@@ -28,6 +28,7 @@ class TensorSize:
 
     name: str
     bytes: int
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 import resource
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -15,7 +14,7 @@ from paceline.errors import SpecError
 from paceline.measure.stopping import Stopping
 from paceline.record_parts import DataSource, TrafficCount, WallSeconds, WorkloadFacts
 from paceline.spec import RunSpec
-from paceline.traffic.base import Payload, by_pattern
+from paceline.traffic.base import Payload, by_pattern, claimed_bytes
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Gifts
 from paceline.workers.checkpoint import Progress
@@ -101,7 +100,7 @@ def _course(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> 
             parts.group,
             total_steps=total,
             seconds=spec.seconds,
-            synchronous=parts.strategy.synchronous,
+            synchronous=parts.strategy.same_steps,
             asked_to_stop=link.asked_to_stop,
             measured_enough=_enough(parts, link) if spec.until_percent is not None else None,
         ),
@@ -116,7 +115,7 @@ def _course(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> 
 def _enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
     """Whether the rate is known well enough by now: this worker's, or, where nobody waits for others, everybody's."""
     stopping, told, said = Stopping(parts.spec.until_percent or 0.0), 0, False
-    together = parts.strategy.synchronous
+    together = parts.strategy.same_steps
 
     def enough() -> bool:
         nonlocal told, said
@@ -178,7 +177,7 @@ def _report(
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES,
         peak_device_memory_bytes=_gpu_memory(parts.device),
         workload=_workload_facts(parts),
-        gradients=tuple(TensorSize(name=name, bytes=p.nbytes) for name, p in trained.items()),
+        gradients=tuple(TensorSize(name=name, bytes=p.nbytes, shape=tuple(p.shape)) for name, p in trained.items()),
         validation=tuple(pause.results),
         updates=parts.progress.step,
         samples_seen=parts.progress.samples_seen,
@@ -227,12 +226,12 @@ def _traffic(parts: Parts, steps: int, settles: int) -> TrafficCount:
         gradient_bytes=tuple(p.nbytes for p in trained),
         buffer_bytes=sum(b.nbytes for b in parts.module.buffers()),
         element_bytes=trained[0].element_size(),
+        shapes=tuple(tuple(p.shape) for p in trained),
     )
     transfers = parts.strategy.transfers(payload, parts.group.size)
-    claimed = Counter({pattern: steps * count for pattern, count in by_pattern(transfers, "step").items()})
-    claimed.update({pattern: settles * count for pattern, count in by_pattern(transfers, "settle").items()})
+    first_step = parts.progress.step - steps
     return TrafficCount(
-        claimed=dict(+claimed),
+        claimed=claimed_bytes(transfers, first_step=first_step, steps=steps, settles=settles),
         counted=dict(+parts.group.tally),
         per_step=by_pattern(transfers, "step"),
         per_settle=by_pattern(transfers, "settle"),

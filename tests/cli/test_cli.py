@@ -254,7 +254,12 @@ def test_a_killed_parent_takes_everything_along(tmp_path: Path) -> None:
 def test_the_catalogues_and_the_doctor_answer(verb: str, tmp_path: Path) -> None:
     finished = paceline(verb, cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    expected = {"workloads": "93,593,600", "strategies": "allreduce", "feeds": "synthetic", "doctor": "backend gloo"}
+    expected = {
+        "workloads": "93,593,600",
+        "strategies": "What combines with what",
+        "feeds": "synthetic",
+        "doctor": "backend gloo",
+    }
     assert expected[verb] in finished.stdout
 
 

@@ -128,7 +128,7 @@ def test_a_study_is_asked_about_its_fastest_strategy_and_the_answer_names_it(stu
 @pytest.mark.parametrize(
     "more",
     [
-        ("--strategy", "allreduce:wire=bf16"),
+        ("--strategy", "bf16+allreduce"),
         ("--strategy", "ps:servers=2,mode=async"),
         ("--batch", "4"),
         ("--device-speed", "2"),
@@ -145,12 +145,12 @@ def test_every_what_if_is_answered_from_the_command_line(study: Path, more: tupl
 
 def test_a_break_even_bandwidth_is_told_in_words_and_as_data(study: Path) -> None:
     flags = ("--workers", "2,8", "--workers-per-node", "1", "--network", "1Gbps,latency=5ms")
-    content = projected(study, *flags, "--break-even", "allreduce:wire=bf16")["break_even"]
+    content = projected(study, *flags, "--break-even", "bf16+allreduce")["break_even"]
     assert content["workers"] == 8
-    assert content["strategies"] == ["allreduce", "allreduce:wire=bf16"]
+    assert content["strategies"] == ["allreduce", "bf16+allreduce"]
     assert {content["faster_below"], content["faster_above"]} <= set(content["strategies"])
-    told = paceline("project", study, *flags, "--break-even", "allreduce:wire=bf16").stdout
-    assert "With 8 workers allreduce:wire=bf16 is " in told
+    told = paceline("project", study, *flags, "--break-even", "bf16+allreduce").stdout
+    assert "With 8 workers bf16+allreduce is " in told
 
 
 def test_time_to_a_loss_is_read_from_the_runs_themselves(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_a_wrong_request_exits_2_with_the_remedy_and_changes_nothing(what: str, 
 TABLE = StudyTable(
     title="tried: weak scaling, batch 8 per worker",
     headings=("strategy", "workers", "images/s (95 %)"),
-    texts=[("allreduce:bucket=25MB,wire=bf16", "1", "326.6 (323.1–328.9)"), ("ps", "2", "512 (505–520)")],
+    texts=[("bf16+allreduce:bucket=25MB", "1", "326.6 (323.1–328.9)"), ("ps", "2", "512 (505–520)")],
     values=[],
     numeric=(False, True, True),
     notes=["only 2 turns: the interval is wide."],

@@ -14,7 +14,17 @@ import pytest
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
-from paceline.errors import CheckpointError, Hang, NonFiniteLoss, ServerLost, SpecError, WorkerFailed, WorkerLost
+from paceline.errors import (
+    CheckpointError,
+    Hang,
+    NonFiniteLoss,
+    ReplicaMisuse,
+    RunError,
+    ServerLost,
+    SpecError,
+    WorkerFailed,
+    WorkerLost,
+)
 from paceline.measure import sidecar
 from paceline.measure.stopping import Stopping
 from paceline.record import Record
@@ -99,6 +109,16 @@ def test_a_parameter_that_no_gradient_reaches_is_left_alone_and_named(tmp_path: 
         losses.append(record.learning.loss)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "ps", "independent"])
+def test_a_gradient_that_is_missing_in_the_middle_of_training_fails_the_run(strategy: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        ReplicaMisuse, match=r"No gradient reached 2\.weight, 2\.bias: freeze such parameters"
+    ) as failed:
+        run(tmp_path, "faulty:faulty:kind=forget,step=3", strategy=strategy)
+    assert failed.value.exit_code == 1
+    assert isinstance(failed.value, RunError)
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps", "independent"])

@@ -9,6 +9,8 @@ from paceline.errors import (
     NonFiniteLoss,
     OutputError,
     PacelineError,
+    ReplicaMisuse,
+    RunError,
     ServerLost,
     SpecError,
     WorkerFailed,
@@ -117,7 +119,16 @@ def test_of_equals_the_first_is_the_cause() -> None:
 
 @pytest.mark.parametrize(
     ("error", "weight"),
-    [(WorkerFailed, 0), (ServerLost, 0), (NonFiniteLoss, 1), (SpecError, 1), (OutputError, 1), (Hang, 1)],
+    [
+        (WorkerFailed, 0),
+        (ServerLost, 0),
+        (RunError, 0),
+        (NonFiniteLoss, 1),
+        (ReplicaMisuse, 1),
+        (SpecError, 1),
+        (OutputError, 1),
+        (Hang, 1),
+    ],
 )
 def test_an_error_that_a_worker_names_weighs_more_than_a_lost_connection(
     error: type[PacelineError], weight: int

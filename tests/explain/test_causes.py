@@ -140,7 +140,7 @@ def test_latency_and_bandwidth_are_told_apart_by_buckets_of_different_sizes(
     exchange = named(explanation, "exchange")
     assert exchange is not None
     assert f"mostly {bound}" in exchange.sentence
-    assert ("bucket=500KB" if bound == "latency" else "wire=bf16") in exchange.remedy
+    assert ("bucket=500KB" if bound == "latency" else "bf16+allreduce") in exchange.remedy
     assert any("hide behind backward" in line for line in exchange.evidence)
 
 
@@ -167,15 +167,15 @@ def test_an_exchange_that_fills_a_measured_link_is_not_called_latency(tmp_path: 
         found[name] = exchange
     assert "mostly latency" in found["unknown"].sentence
     assert "mostly bandwidth" in found["known"].sentence
-    assert "wire=bf16" in found["known"].remedy
+    assert "bf16+allreduce" in found["known"].remedy
     # 7 MB · 1514/1448 at 800 Mbit/s
     assert any("7.319 MB" in line and "73.2 ms at the 800 Mbit/s" in line for line in found["known"].evidence)
 
 
 def test_exchange_that_may_not_overlap_is_advised_to(tmp_path: Path) -> None:
-    spec = {"strategy": "allreduce:overlap=off,wire=bf16"}
+    spec = {"strategy": "bf16+allreduce:overlap=off"}
     explanation = explain(tmp_path, Situation(phases={**USUAL, "exchange": 0.03}, spec=spec))
-    assert "`--strategy allreduce:wire=bf16`" in explanation.remedy
+    assert "`--strategy bf16+allreduce`" in explanation.remedy
 
 
 def test_cores_that_others_use_are_told_from_memory_by_cpu_time(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 STUDIES, FOLDERS, EXPECTED = HERE / "studies", HERE / "folders", HERE / "expected"
 PROFILE = "profile.json"
 
-RENAMED_TEXTS: dict[str, str] = {}
+RENAMED_TEXTS: dict[str, str] = {"allreduce:wire=bf16": "bf16+allreduce"}
 """Parts of texts, such as the spelling of a strategy: as version 0.1.0 wrote them, and as they are written now.
 
 What is asked and the studies' files are respelled by it, and so is what is expected before it is compared.

@@ -14,7 +14,8 @@ from paceline.recipe import OptimizerRecipe
 from paceline.strategies import catalogue
 from paceline.strategies.base import NoEvents
 from paceline.strategies.group import Group
-from paceline.strategies.server import ServerThread
+from paceline.strategies.ps.launch import ServerSite
+from paceline.strategies.ps.server import ServerThread
 from paceline.workers.checkpoint import Progress
 from paceline.workers.limit import Limit
 from paceline.workers.loop import Course, micro_batches, train
@@ -65,7 +66,9 @@ def train_worker(group: Group, case: Case) -> dict[str, Any]:
     """What one worker of `case` ends with: the product's own loop, feed and strategy."""
     workload, data, module = prepare(case)
     seed_of_worker(case.seed, group.rank)
-    replica = catalogue.build(case.strategy, launch=ServerThread).replicate(module, case.recipe, group, NoEvents())
+    replica = catalogue.build(case.strategy, ServerSite(launch=ServerThread)).replicate(
+        module, case.recipe, group, NoEvents()
+    )
     course = Course(
         workload=workload,
         module=module,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies.base import NoEvents, Replica, Share, State
 from paceline.strategies.group import Group, run_in_process
-from paceline.strategies.launch import ServerConfig, ServerProcess
-from paceline.strategies.ps import ParameterServerStrategy
-from paceline.strategies.server import ServerThread
+from paceline.strategies.ps.launch import ServerConfig, ServerProcess, ServerSite
+from paceline.strategies.ps.server import ServerThread
+from paceline.strategies.ps.strategy import ParameterServerStrategy
 from paceline.traffic.ps import ParameterServer
 
 SGD = OptimizerRecipe.of(functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01))
@@ -104,7 +104,7 @@ def with_replicas(
     timeout_seconds: float | None = 30,
 ) -> list[T]:
     """Run `work` on every rank; models start unlike, and the strategy has to make them alike."""
-    strategy = ParameterServerStrategy(options, launch=launch, timeout_seconds=timeout_seconds)
+    strategy = ParameterServerStrategy(options, site=ServerSite(launch=launch, timeout_seconds=timeout_seconds))
     models = [model(rank) for rank in range(workers)]  # not in the threads: the random state is theirs in common
 
     def one(group: Group) -> T:

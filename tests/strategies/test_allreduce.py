@@ -10,7 +10,7 @@ import torch
 from processes import run_workers
 from torch import Tensor, nn
 
-from paceline.errors import SpecError
+from paceline.errors import ReplicaMisuse, SpecError
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies import catalogue
 from paceline.strategies.base import Events, NoEvents, Replica, Share
@@ -27,11 +27,11 @@ OPTIONS = (
     "allreduce:small=300B",
     "allreduce:small=300B,overlap=off",
     "allreduce:packs=3",
-    "allreduce:packs=3,wire=bf16",
+    "bf16+allreduce:packs=3",
     "allreduce:overlap=off,bucket=1KB",
-    "allreduce:reduce=sum,wire=fp16,bucket=1KB",
-    "allreduce:wire=bf16",
-    "allreduce:wire=bf16,small=300B",
+    "fp16+allreduce:reduce=sum,bucket=1KB",
+    "bf16+allreduce",
+    "bf16+allreduce:small=300B",
 )
 
 
@@ -109,7 +109,7 @@ def durations_with_a_late_peer(group: Group, options: tuple[str, ...]) -> dict[s
     return measured
 
 
-WAITING = ("allreduce", "allreduce:bucket=1KB", "allreduce:packs=2", "allreduce:wire=bf16,overlap=off")
+WAITING = ("allreduce", "allreduce:bucket=1KB", "allreduce:packs=2", "bf16+allreduce:overlap=off")
 
 
 @functools.cache
@@ -197,7 +197,7 @@ def refusals(group: Group) -> dict[str, tuple[int, str]]:
                     replica.backward(loss, share=share, last=index == len(losses) - 1)
                 replica.exchange(4 * len(losses))
                 replica.update(0.01)
-            except SpecError as error:
+            except ReplicaMisuse as error:
                 refused[name] = (number, str(error))
                 break
     return refused
@@ -256,7 +256,7 @@ def test_buckets_start_during_backward_where_they_overlap(options: str) -> None:
     for log in _workers()[0][options]["steps"]:
         over = log.index(("backward over",))
         starts = [i for i, entry in enumerate(log) if entry[0] == "start"]
-        assert all(i < over for i in starts) == resolve(options).overlaps  # type: ignore[attr-defined]
+        assert all(i < over for i in starts) == resolve(options).overlaps
         assert all(i < over for i in starts) or all(i > over for i in starts)
         assert all(i > over for i, entry in enumerate(log) if entry[0] == "end")
 

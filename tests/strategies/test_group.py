@@ -38,4 +38,11 @@ def test_collectives_work_on_the_tensors_they_were_given(group: TorchGroup) -> N
     group.broadcast(value)
     (gathered,) = group.all_gather(value)
     assert gathered.tolist() == value.tolist() == [0.0, 1.0, 2.0]
+    ended: list[bool] = []
+    (later,) = group.all_gather_async(value, then=lambda: ended.append(True)).wait()
+    assert later.tolist() == value.tolist()
+    assert group.tally == {"ring": 12, "broadcast": 12, "gather": 12}, (
+        "what a few numbers are gathered for is no traffic"
+    )
     group.quiesce()
+    assert ended == [True]

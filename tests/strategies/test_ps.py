@@ -26,13 +26,14 @@ from strategies.ps_training import (
 from torch import Tensor, nn
 
 from paceline import grammar
-from paceline.errors import Hang, RunError, SpecError
+from paceline.errors import Hang, ReplicaMisuse, RunError, SpecError
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies.base import Replica
 from paceline.strategies.group import Group
-from paceline.strategies.ps import ParameterServerStrategy
-from paceline.strategies.server import Server
-from paceline.strategies.wire import Message
+from paceline.strategies.ps.launch import ServerSite
+from paceline.strategies.ps.server import Server
+from paceline.strategies.ps.strategy import ParameterServerStrategy
+from paceline.strategies.ps.wire import Message
 from paceline.traffic.ps import ParameterServer
 
 # sync
@@ -353,7 +354,7 @@ def test_the_bound_that_holds_is_written() -> None:
 
 def test_cores_must_be_given_for_every_server() -> None:
     with pytest.raises(SpecError, match="cores for 1 servers do not fit servers=2"):
-        ParameterServerStrategy(ParameterServer(servers=2), server_cores=[[0]])
+        ParameterServerStrategy(ParameterServer(servers=2), site=ServerSite(cores=[[0]]))
 
 
 def test_a_parameter_without_a_gradient_is_named() -> None:
@@ -366,7 +367,7 @@ def test_a_parameter_without_a_gradient_is_named() -> None:
         def forward(self, inputs: Tensor) -> Tensor:
             return torch.as_tensor(self.used(inputs))
 
-    with pytest.raises(SpecError, match=r"forgotten\.weight, forgotten\.bias.*requires_grad_\(False\)"):
+    with pytest.raises(ReplicaMisuse, match=r"forgotten\.weight, forgotten\.bias.*requires_grad_\(False\)"):
         with_replicas(1, ParameterServer(), SGD, lambda r, _: even_step(r, 0, 0), model=lambda _: Forgetful())
 
 
@@ -390,5 +391,5 @@ def test_unlike_numbers_of_samples_need_a_share() -> None:
         replica.backward(mean_loss(replica.model, batch(0, 0, 2 + group.rank)))
         replica.exchange(2 + group.rank)
 
-    with pytest.raises(SpecError, match="pass share="):
+    with pytest.raises(ReplicaMisuse, match="pass share="):
         with_replicas(2, ParameterServer(), SGD, work)

@@ -18,12 +18,14 @@ from paceline import grammar
 from paceline.errors import CheckpointError
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies.base import NoEvents, Replica, State
-from paceline.strategies.flat import FlatModel, ranges
 from paceline.strategies.group import Group, run_in_process
-from paceline.strategies.ps import ParameterServerStrategy
-from paceline.strategies.server import ServerThread
+from paceline.strategies.ps.flat import FlatModel
+from paceline.strategies.ps.launch import ServerSite
+from paceline.strategies.ps.server import ServerThread
+from paceline.strategies.ps.strategy import ParameterServerStrategy
 from paceline.traffic.base import Payload, by_pattern
-from paceline.traffic.ps import ParameterServer
+from paceline.traffic.catalogue import resolve
+from paceline.traffic.ps import ParameterServer, ranges
 
 # ranges and traffic
 
@@ -63,7 +65,7 @@ def test_bytes_claimed_are_bytes_counted(mode: str, workers: int, servers: int) 
     model = normed(0)
     options = grammar.bind(grammar.parse(f"ps:mode={mode},servers={servers}", ""), ParameterServer, "strategy")
     payload = Payload(tuple(p.nbytes for p in model.parameters()), sum(b.nbytes for b in model.buffers()))
-    claims = options.transfers(payload, workers)
+    claims = resolve(f"ps:mode={mode},servers={servers}").transfers(payload, workers)
     claimed: dict[str, int] = {}
     for per, times in (("step", steps), ("settle", settles)):
         for pattern, size in by_pattern(claims, per).items():
@@ -92,7 +94,9 @@ def test_every_server_is_a_bucket_that_becomes_ready_starts_and_ends() -> None:
             spent[what] = seconds
 
     def work(group: Group) -> None:
-        strategy = ParameterServerStrategy(ParameterServer(servers=2), launch=ServerThread, timeout_seconds=10)
+        strategy = ParameterServerStrategy(
+            ParameterServer(servers=2), site=ServerSite(launch=ServerThread, timeout_seconds=10)
+        )
         replica = strategy.replicate(make_model(), SGD, group, Listener())
         even_step(replica, 0, 0)
         assert all(busy > 0 for busy in replica.report()["server_utilisation_percent"])

@@ -32,9 +32,9 @@ from torch import Tensor
 from paceline.errors import ServerLost
 from paceline.strategies.base import Replica
 from paceline.strategies.group import Group
-from paceline.strategies.launch import ServerConfig, ServerProcess, socket_path
-from paceline.strategies.server import ServerThread
-from paceline.strategies.wire import Message, decode, send
+from paceline.strategies.ps.launch import ServerConfig, ServerProcess, socket_path
+from paceline.strategies.ps.server import ServerThread
+from paceline.strategies.ps.wire import Message, decode, send
 from paceline.traffic.ps import ParameterServer
 
 
@@ -176,7 +176,7 @@ def test_a_server_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tm
 
 PARENT = """
 import sys, time
-from paceline.strategies.launch import ServerConfig, ServerProcess
+from paceline.strategies.ps.launch import ServerConfig, ServerProcess
 server = ServerProcess(ServerConfig.from_json(sys.argv[1]))
 print(server.pid, server.endpoint(), flush=True)
 time.sleep(60)

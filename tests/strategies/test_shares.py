@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.errors import SpecError
+from paceline.errors import ReplicaMisuse
 from paceline.strategies.base import Share
 from paceline.strategies.group import Group, run_in_process
 from paceline.strategies.shares import Shares
@@ -61,7 +61,7 @@ def test_equal_counts_are_checked_across_workers_once_and_locally_afterwards() -
             shares.check(8)
             history.append(len(asked))
         shares.weight(None)
-        with pytest.raises(SpecError, match=r"exchange\(7\) after steps of 8 samples: pass share="):
+        with pytest.raises(ReplicaMisuse, match=r"exchange\(7\) after steps of 8 samples: pass share="):
             shares.check(7)
         return [*history, len(asked)]
 
@@ -72,7 +72,7 @@ def test_different_counts_are_refused_on_every_worker_at_the_first_exchange() ->
     def work(group: Group) -> str:
         shares = Shares(group, mean_over_all=True)
         shares.weight(None)
-        with pytest.raises(SpecError) as refused:
+        with pytest.raises(ReplicaMisuse) as refused:
             shares.check(8 + group.rank)
         return str(refused.value)
 
@@ -90,7 +90,7 @@ def test_shares_that_are_given_are_checked_without_asking_anyone() -> None:
             shares.weight(Share(1, samples, 99))
             shares.check(samples)
         shares.weight(Share(3, 3, 99))
-        with pytest.raises(SpecError, match=r"exchange\(4\) does not match the 3 samples that backward was told"):
+        with pytest.raises(ReplicaMisuse, match=r"exchange\(4\) does not match the 3 samples that backward was told"):
             shares.check(4)
         return len(asked)
 
@@ -115,7 +115,7 @@ def test_several_losses_of_one_update_need_their_shares() -> None:
         shares = Shares(group, mean_over_all=True)
         shares.weight(None)
         shares.weight(None)
-        with pytest.raises(SpecError, match=r"2 losses make one update, .*pass share="):
+        with pytest.raises(ReplicaMisuse, match=r"2 losses make one update, .*pass share="):
             shares.check(8)
 
     run_in_process(2, work)
@@ -138,7 +138,7 @@ def test_an_update_without_an_exchange_is_refused() -> None:
         shares.weight(None)
         shares.check(4)
         shares.spend()
-        with pytest.raises(SpecError, match=r"call replica.exchange\(samples\) between backward and update"):
+        with pytest.raises(ReplicaMisuse, match=r"call replica.exchange\(samples\) between backward and update"):
             shares.spend()
 
     run_in_process(2, work)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import zmq
 
-from paceline.strategies.wire import Malformed, Message, decode, encode, send
+from paceline.strategies.ps.wire import Malformed, Message, decode, encode, send
 
 
 def frames_of(*parts: bytes | memoryview) -> list[zmq.Frame]:

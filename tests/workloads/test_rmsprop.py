@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from paceline.strategies.owned import require_elementwise
+from paceline.strategies.ps.owned import require_elementwise
 from paceline.workloads import catalogue
 from paceline.workloads.rmsprop import TensorFlowRMSprop
 

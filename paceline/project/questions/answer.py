@@ -69,7 +69,7 @@ class Runs:
         wanted = catalogue.check(asked) if asked is not None else None
         if wanted is None or wanted not in there:
             alike = [s for s in there if wanted and _name(s) == _name(wanted)]
-            exchanging = [s for s in there if _name(s) != "independent"]
+            exchanging = [s for s in there if catalogue.exchanges(s)]
             wanted = max(alike or exchanging or there, key=lambda strategy: _fastest(chosen, strategy))
         return cls(records=tuple(r for r in chosen if r.spec.strategy == wanted or _is_alone(r)), strategy=wanted)
 
@@ -163,11 +163,12 @@ def _label(record: Record) -> str:
 
 
 def _is_alone(record: Record) -> bool:
-    return (record.spec.strategy, record.spec.workers) == ("independent", 1)
+    return bool(record.spec.workers == 1) and not catalogue.exchanges(record.spec.strategy)
 
 
 def _name(strategy: str) -> str:
-    return strategy.partition(":")[0]
+    """What carries the gradients, whatever codes them."""
+    return catalogue.resolve(strategy).chosen[-1].name
 
 
 def _fastest(records: Sequence[Record], strategy: str) -> tuple[int, float]:

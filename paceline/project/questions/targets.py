@@ -14,6 +14,7 @@ from paceline.numbers import count
 from paceline.project.curve import Projected
 from paceline.project.laws.base import Array
 from paceline.record import Record
+from paceline.traffic.catalogue import exchanges
 
 _NOISE = 0.05
 """Relative scatter of runs around the law, assumed where there are too few runs to see it."""
@@ -97,7 +98,7 @@ def reached(records: Sequence[Record], loss: float) -> Reached:
 
     Replicas that never agree are several models, so they are left out.
     """
-    runs = [r for r in records if r.spec.workers == 1 or r.spec.strategy != "independent"]
+    runs = [r for r in records if r.spec.workers == 1 or exchanges(r.spec.strategy)]
     validated = all(len(r.learning.validation) > 1 for r in runs)
     needed = [_samples_until(r, loss, validated=validated) for r in runs]
     came_down = [(r.learning.global_batch, n) for r, n in zip(runs, needed, strict=True) if n is not None]

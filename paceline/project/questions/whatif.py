@@ -21,10 +21,10 @@ from paceline.project.curve import (
     require_near_batches,
     require_within_reach,
 )
-from paceline.project.network import Host, Layout, Link, Network
-from paceline.project.simulate import Setting, limit_of, simulate
 from paceline.project.simulation.calibrate import fit_host, fit_network
+from paceline.project.simulation.network import HostCost, Layout, LinkModel, SimulatedNetwork
 from paceline.project.simulation.profile_step import StepProfile, anchor_of, interval_error, profile_of
+from paceline.project.simulation.simulate import SimulatedSetting, limit_of, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
 
@@ -47,7 +47,7 @@ class Question:
     """What differs from the runs that were measured; None and 1 leave things as they were."""
 
     strategy: str | None = None
-    network: Network | None = None
+    network: SimulatedNetwork | None = None
     workers_per_node: int | None = None
     device_speed: float = 1.0
     """How many times as fast devices compute."""
@@ -70,8 +70,8 @@ class Measured:
 
     profile: StepProfile
     strategy: str
-    host: Host
-    network: Network | None
+    host: HostCost
+    network: SimulatedNetwork | None
     """Fitted to the exchange where the work of the cores does not explain it."""
 
     warnings: tuple[str, ...] = field(default=())
@@ -93,7 +93,7 @@ class Measured:
         return cls(
             profile=profile,
             strategy=anchor.spec.strategy,
-            host=host or Host(),
+            host=host or HostCost(),
             network=network,
             warnings=profile.warnings if host or network else (*profile.warnings, _NO_EXCHANGE),
         )
@@ -149,7 +149,7 @@ class _SimulatedPoint:
 
     point: Point
     profile: StepProfile
-    setting: Setting
+    setting: SimulatedSetting
     measured: Measured
 
     @classmethod
@@ -159,21 +159,24 @@ class _SimulatedPoint:
         if question.device_speed != 1:
             profile = profile.on_faster_device(question.device_speed)
             # The same cores do both.
-            host = Host(
+            host = HostCost(
                 host.pass_seconds_per_byte / question.device_speed, host.message_seconds / question.device_speed
             )
         if question.feed_speed != 1:
             profile = profile.with_feed(question.feed_speed)
         layout = _layout(measured, point, question)
         network = question.network or measured.network
-        if layout.nodes > 1 and (network is None or network.between == Link()):
+        if layout.nodes > 1 and (network is None or network.between == LinkModel()):
             raise SpecError(
                 f"{point.workers} workers on {layout.nodes} nodes exchange over a network that is unknown: give it, "
                 "as in --network 1Gbps,latency=50us."
             )
-        traffic = catalogue.resolve(question.strategy or measured.strategy)
+        strategy = catalogue.resolve(question.strategy or measured.strategy)
         return cls(
-            point, profile, Setting(traffic=traffic, layout=layout, network=network or Network(), host=host), measured
+            point,
+            profile,
+            SimulatedSetting(strategy=strategy, layout=layout, network=network or SimulatedNetwork(), host=host),
+            measured,
         )
 
     @cached_property
@@ -225,7 +228,7 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
         return Layout.even(point.workers, point.nodes)
     if question.workers_per_node is not None:
         return Layout(point.workers, question.workers_per_node)
-    if question.network is None and (measured.network is None or measured.network.between == Link()):
+    if question.network is None and (measured.network is None or measured.network.between == LinkModel()):
         return Layout(point.workers, point.workers)
     return Layout(point.workers, measured.profile.devices_per_node or 1)
 
@@ -263,7 +266,7 @@ def break_even(measured: Measured, point: Point, question: Question, strategies:
 
     def ahead(bandwidth: float) -> float:
         """Seconds by which the first is faster."""
-        link = Link(bandwidth, network.between.latency_seconds)
+        link = LinkModel(bandwidth, network.between.latency_seconds)
         there = replace(question, network=replace(network, between=link))
         first, second = (_SimulatedPoint.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
         return second - first

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from paceline.measure.latency_bandwidth import LatencyBandwidth, Transmission, fit_line, service_seconds
 from paceline.measure.links import PAYLOAD_SHARE, slowest
-from paceline.project.network import TCP_SHARE, Host, Layout, Link, Network
-from paceline.project.simulate import Setting, simulate
+from paceline.project.simulation.network import TCP_SHARE, HostCost, Layout, LinkModel, SimulatedNetwork
 from paceline.project.simulation.profile_step import alone_of, anchor_of, own_backward, profile_of
+from paceline.project.simulation.simulate import SimulatedSetting, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
 
@@ -23,7 +23,7 @@ _FEWEST_BUCKETS = 3
 """A line through two buckets has no error to see, and other counts of workers are projected from it."""
 
 
-def fit_host(records: Sequence[Record]) -> Host | None:
+def fit_host(records: Sequence[Record]) -> HostCost | None:
     """The exchange's work on the cores of one node, from the run of the most workers.
 
     Inside a node bytes move through memory: what the exchange took is work. Of the step's time that is all which is
@@ -35,21 +35,21 @@ def fit_host(records: Sequence[Record]) -> Host | None:
     alone = alone_of(records, anchor)
     work = anchor.phases.exchange + anchor.phases.backward - own_backward(anchor, alone)
     profile = profile_of(records)
-    workers, traffic = anchor.spec.workers, catalogue.resolve(anchor.spec.strategy)
+    workers, strategy = anchor.spec.workers, catalogue.resolve(anchor.spec.strategy)
 
-    def seconds(host: Host) -> float:
-        step = simulate(profile, Setting(traffic=traffic, layout=Layout(workers, workers), host=host))
+    def seconds(host: HostCost) -> float:
+        step = simulate(profile, SimulatedSetting(strategy=strategy, layout=Layout(workers, workers), host=host))
         return step.backward_seconds - profile.backward_seconds + step.exchange_seconds
 
-    per_byte, messages = seconds(Host(1.0, 0.0)), seconds(Host(0.0, MESSAGE_SECONDS))
+    per_byte, messages = seconds(HostCost(1.0, 0.0)), seconds(HostCost(0.0, MESSAGE_SECONDS))
     if not per_byte:
         return None
     if messages >= work:
-        return Host(work / per_byte, 0.0)
-    return Host((work - messages) / per_byte, MESSAGE_SECONDS)
+        return HostCost(work / per_byte, 0.0)
+    return HostCost((work - messages) / per_byte, MESSAGE_SECONDS)
 
 
-def fit_network(records: Sequence[Record]) -> Network | None:
+def fit_network(records: Sequence[Record]) -> SimulatedNetwork | None:
     """Links as they were measured before the run of the most workers; otherwise from its buckets.
 
     A ring of n takes 2(n−1) · latency + 2(n−1)/n · S / bandwidth: a line in the bytes S of a bucket.
@@ -61,23 +61,25 @@ def fit_network(records: Sequence[Record]) -> Network | None:
     if line is None or line.seconds_per_byte <= 0 or catalogue.resolve(anchor.spec.strategy).servers:
         return None
     rounds = 2 * (workers - 1)
-    link = Link(rounds / workers / line.seconds_per_byte, line.latency_seconds / rounds)
-    return Network(inside=link) if _on_one_node(anchor) else Network(between=link)
+    link = LinkModel(rounds / workers / line.seconds_per_byte, line.latency_seconds / rounds)
+    return SimulatedNetwork(inside=link) if _on_one_node(anchor) else SimulatedNetwork(between=link)
 
 
-def _measured_links(records: Sequence[Record], anchor: Record) -> Network:
+def _measured_links(records: Sequence[Record], anchor: Record) -> SimulatedNetwork:
     """The slowest link, and the share of its rate that explains the exposed exchange of the run, if any was exposed."""
     links = anchor.network.nodes if anchor.network is not None else ()
     bytes_per_second = slowest(links) / 8
     latency = statistics.median(link.latency_seconds for link in links)
-    profile, traffic = profile_of(records), catalogue.resolve(anchor.spec.strategy)
+    profile, strategy = profile_of(records), catalogue.resolve(anchor.spec.strategy)
     layout = Layout.even(anchor.spec.workers, len(links))
 
-    def network(share: float) -> Network:
-        return Network(between=Link(bytes_per_second * share, latency))
+    def network(share: float) -> SimulatedNetwork:
+        return SimulatedNetwork(between=LinkModel(bytes_per_second * share, latency))
 
     def exposed(share: float) -> float:
-        return simulate(profile, Setting(traffic=traffic, layout=layout, network=network(share))).exchange_seconds
+        return simulate(
+            profile, SimulatedSetting(strategy=strategy, layout=layout, network=network(share))
+        ).exchange_seconds
 
     taken = anchor.phases.exchange
     if taken < _SEEN_SHARE * anchor.step_seconds:

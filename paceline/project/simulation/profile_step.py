@@ -10,11 +10,12 @@ from paceline import grammar
 from paceline.errors import DataError
 from paceline.measure.extremes import Z95, expected_maximum
 from paceline.measure.stats import Figure
-from paceline.project.grouping import Gradient
+from paceline.project.simulation.grouping import Gradient
 from paceline.record import Record
 from paceline.record_parts import GradientTime, Throughput
 from paceline.settings import Role
 from paceline.spec import SETTINGS, with_role
+from paceline.traffic.catalogue import exchanges
 
 FEED_BOUND_SHARE = 0.1
 """Of a step: where a prefetched batch has to be waited for that long, the feed sets the pace."""
@@ -105,7 +106,7 @@ class StepProfile:
             self,
             forward_seconds=self.forward_seconds * factor,
             backward_seconds=self.backward_seconds * factor,
-            gradients=tuple(Gradient(g.payload_bytes, g.ready_seconds * factor) for g in self.gradients),
+            gradients=tuple(replace(g, ready_seconds=g.ready_seconds * factor) for g in self.gradients),
             spread_seconds=self.spread_seconds * factor,
         )
 
@@ -159,12 +160,12 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
 
 def anchor_of(records: Sequence[Record]) -> Record:
     """The run of the most workers; of several such the one that exchanged, and the last."""
-    return max(enumerate(records), key=lambda r: (r[1].spec.workers, r[1].spec.strategy != "independent", r[0]))[1]
+    return max(enumerate(records), key=lambda r: (r[1].spec.workers, exchanges(r[1].spec.strategy), r[0]))[1]
 
 
 def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
     """One worker alone at the same batch, if there is such a run."""
-    same = [r for r in records if (r.spec.workers, r.spec.strategy) == (1, "independent")]
+    same = [r for r in records if r.spec.workers == 1 and not exchanges(r.spec.strategy)]
     return next((r for r in reversed(same) if r.batch == anchor.batch), None)
 
 
@@ -175,7 +176,7 @@ def own_backward(anchor: Record, alone: Record | None) -> float:
     backward are taken to have had half of the core each while both were under way.
     """
     backward = anchor.phases.backward
-    if anchor.spec.strategy == "independent":
+    if not exchanges(anchor.spec.strategy):
         return backward
     if alone is not None and alone.phases.forward:
         slowdown = max(1.0, anchor.phases.forward / alone.phases.forward)
@@ -193,7 +194,7 @@ def interval_error(rate: Throughput | Figure) -> float:
 def _gradients(sampled: Sequence[GradientTime], backward: float) -> tuple[Gradient, ...]:
     """When each was ready, on the scale of backward's own work, which ends with the last of them."""
     scale = backward / max(g.ready_seconds for g in sampled)
-    return tuple(Gradient(g.bytes, g.ready_seconds * scale) for g in sampled)
+    return tuple(Gradient(g.bytes, g.ready_seconds * scale, g.shape) for g in sampled)
 
 
 def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
@@ -245,8 +246,9 @@ def _devices_per_node(anchor: Record) -> int | None:
 
 def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
     """Of computing at the anchor's batch, the part a of a + b · batch; from runs alike but for the batch."""
-    for strategy, workers in ((anchor.spec.strategy, anchor.spec.workers), ("independent", 1)):
-        alike = [r for r in records if (r.spec.strategy, r.spec.workers) == (strategy, workers)]
+    as_anchor = [r for r in records if (r.spec.strategy, r.spec.workers) == (anchor.spec.strategy, anchor.spec.workers)]
+    alone = [r for r in records if r.spec.workers == 1 and not exchanges(r.spec.strategy)]
+    for alike in (as_anchor, alone):
         batches = np.array([r.batch for r in alike], dtype=float)
         if len(set(batches)) > 1:
             seconds = np.array([r.phases.forward + own_backward(r, alone_of(records, r)) for r in alike])

@@ -77,7 +77,7 @@ def _strategy(line: Sequence[Result]) -> str:
 
 
 def _may_be_same(series: Series, strategy: str) -> bool:
-    return series.strategy is None or _words(series.strategy)[:1] == _words(strategy)[:1]
+    return series.strategy is None or _words(series.strategy)[:1] == _words(strategy.rpartition("+")[2])[:1]
 
 
 def _likeness(series: Series, record: Record) -> tuple[int, int, int]:

@@ -39,7 +39,7 @@ def records(tmp_path: Path) -> list[Record]:
     [
         (None, "allreduce"),
         ("ps", "ps"),
-        ("allreduce:wire=bf16", "allreduce"),
+        ("bf16+allreduce", "allreduce"),
         ("ps:servers=2", "ps"),
         ("independent", "independent"),
     ],

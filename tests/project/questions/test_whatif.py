@@ -13,12 +13,12 @@ from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Point, Projected
-from paceline.project.grouping import Gradient
-from paceline.project.network import Host, Layout, Link, Network
 from paceline.project.questions.whatif import Measured, Question, break_even, curve
-from paceline.project.simulate import Setting, simulate
 from paceline.project.simulation.calibrate import MESSAGE_SECONDS, fit_host, fit_network
+from paceline.project.simulation.grouping import Gradient
+from paceline.project.simulation.network import HostCost, Layout, LinkModel, SimulatedNetwork
 from paceline.project.simulation.profile_step import StepProfile, profile_of
+from paceline.project.simulation.simulate import SimulatedSetting, simulate
 from paceline.record import Record
 from paceline.traffic import catalogue
 
@@ -29,7 +29,7 @@ GRADIENTS: list[dict[str, Any]] = [
     {"name": "b", "bytes": 1_000_000, "ready_seconds": 40 * MS},
     {"name": "c", "bytes": 3_000_000, "ready_seconds": 20 * MS},
 ]
-NETWORK = Network(between=Link(125e6, 50e-6))
+NETWORK = SimulatedNetwork(between=LinkModel(125e6, 50e-6))
 
 
 def made(folder: Path, situation: Situation) -> Record:
@@ -38,10 +38,10 @@ def made(folder: Path, situation: Situation) -> Record:
     return Record.load(run)
 
 
-def two(folder: Path, *, host: Host, strategy: str = "allreduce:bucket=500KB", **record: Any) -> Record:
+def two(folder: Path, *, host: HostCost, strategy: str = "allreduce:bucket=500KB", **record: Any) -> Record:
     """A run of two workers whose exchange costs exactly what `host` says, and nothing else."""
     truth = profile_of([made(folder / "truth", alone())])
-    step = simulate(truth, Setting(traffic=catalogue.resolve(strategy), layout=Layout(2, 2), host=host))
+    step = simulate(truth, SimulatedSetting(strategy=catalogue.resolve(strategy), layout=Layout(2, 2), host=host))
     phases = {**USUAL, "backward": step.backward_seconds, "exchange": step.exchange_seconds}
     return made(folder / "two", Situation(phases=phases, spec={"strategy": strategy}, record=record))
 
@@ -58,7 +58,7 @@ def known(figure: float | None) -> float:
 
 
 def test_what_was_measured_is_answered_with_what_was_measured(tmp_path: Path) -> None:
-    record = two(tmp_path, host=Host(1e-9, 0.0))
+    record = two(tmp_path, host=HostCost(1e-9, 0.0))
     found = at(Measured.of_records([record]), 2)
     assert found.step_seconds == pytest.approx(record.step_seconds, rel=1e-9)
     assert found.throughput == pytest.approx(record.throughput.value, rel=1e-9)
@@ -66,7 +66,7 @@ def test_what_was_measured_is_answered_with_what_was_measured(tmp_path: Path) ->
 
 @pytest.mark.parametrize("strategy", ["allreduce:bucket=500KB", "allreduce:overlap=off", "ps:place=shared"])
 def test_the_work_of_an_exchange_is_found_in_the_step_it_lengthens(tmp_path: Path, strategy: str) -> None:
-    host = Host(pass_seconds_per_byte=1e-9, message_seconds=MESSAGE_SECONDS)
+    host = HostCost(pass_seconds_per_byte=1e-9, message_seconds=MESSAGE_SECONDS)
     records = [made(tmp_path, alone()), two(tmp_path / "run-of", host=host, strategy=strategy)]
     found = fit_host(records)
     assert found is not None
@@ -76,8 +76,8 @@ def test_the_work_of_an_exchange_is_found_in_the_step_it_lengthens(tmp_path: Pat
 def on_links(folder: Path, share: float, strategy: str, rate: float = 1e8) -> Record:
     """A run of two workers on two nodes whose exchange used this share of links of so many bits a second."""
     truth = profile_of([made(folder / "truth", alone())])
-    network, layout = Network(between=Link(share * rate / 8, 1e-4)), Layout.even(2, 2)
-    step = simulate(truth, Setting(traffic=catalogue.resolve(strategy), layout=layout, network=network))
+    network, layout = SimulatedNetwork(between=LinkModel(share * rate / 8, 1e-4)), Layout.even(2, 2)
+    step = simulate(truth, SimulatedSetting(strategy=catalogue.resolve(strategy), layout=layout, network=network))
     phases = {**USUAL, "backward": step.backward_seconds, "exchange": step.exchange_seconds}
     ways = {f"{way}_bits_per_second": rate for way in ("asked", "sent", "received")}
     links = {"asked": "100Mbps", "nodes": [{"node": n, "latency_seconds": 1e-4, **ways} for n in (0, 1)]}
@@ -109,10 +109,10 @@ def test_an_exchange_that_was_hidden_says_nothing_about_the_links(tmp_path: Path
 
 
 def test_other_settings_follow_from_one_record(tmp_path: Path) -> None:
-    host = Host(pass_seconds_per_byte=1e-9, message_seconds=MESSAGE_SECONDS)
+    host = HostCost(pass_seconds_per_byte=1e-9, message_seconds=MESSAGE_SECONDS)
     alone_too = made(tmp_path, alone())
     measured = Measured.of_records([alone_too, two(tmp_path / "a", host=host)])
-    for number, strategy in enumerate(("allreduce:packs=3", "allreduce:wire=bf16", "ps:place=shared")):
+    for number, strategy in enumerate(("allreduce:packs=3", "bf16+allreduce", "ps:place=shared")):
         truth = two(tmp_path / str(number), host=host, strategy=strategy)
         assert at(measured, 2, strategy=strategy).step_seconds == pytest.approx(truth.step_seconds, rel=1e-6)
 
@@ -124,7 +124,7 @@ def test_without_one_worker_alone_half_of_the_hidden_exchange_is_taken_to_have_s
 
 
 def test_gradients_are_ready_in_proportion_to_backwards_own_work(tmp_path: Path) -> None:
-    record = two(tmp_path, host=Host(2e-9, 0.0))
+    record = two(tmp_path, host=HostCost(2e-9, 0.0))
     profile = profile_of([made(tmp_path, alone()), record])
     assert profile.backward_seconds == pytest.approx(ALONE["backward"], rel=1e-6)
     assert [g.ready_seconds for g in profile.gradients] == pytest.approx([60 * MS, 40 * MS, 20 * MS], rel=1e-6)
@@ -133,7 +133,9 @@ def test_gradients_are_ready_in_proportion_to_backwards_own_work(tmp_path: Path)
 def test_the_wait_says_how_workers_spread(tmp_path: Path) -> None:
     record = made(tmp_path, Situation(noise=8 * MS, steps=400))
     assert profile_of([record]).spread_seconds == pytest.approx(8 * MS, rel=0.15)
-    wait = simulate(profile_of([record]), Setting(traffic=catalogue.resolve("allreduce"), layout=Layout(2, 2)))
+    wait = simulate(
+        profile_of([record]), SimulatedSetting(strategy=catalogue.resolve("allreduce"), layout=Layout(2, 2))
+    )
     assert wait.wait_seconds == pytest.approx(record.phases.wait)
 
 
@@ -179,7 +181,7 @@ def test_with_records_at_one_batch_computing_is_proportional_and_the_answer_says
 
 
 def test_a_faster_device_shortens_computing_and_the_work_of_an_exchange(tmp_path: Path) -> None:
-    measured = Measured.of_records([made(tmp_path, alone()), two(tmp_path / "a", host=Host(1e-9, 0.0))])
+    measured = Measured.of_records([made(tmp_path, alone()), two(tmp_path / "a", host=HostCost(1e-9, 0.0))])
     usual, faster = at(measured, 2), at(measured, 2, device_speed=2.0)
     assert faster.step_seconds == pytest.approx((known(usual.step_seconds) + USUAL["input"]) / 2, rel=1e-6)
 
@@ -198,7 +200,7 @@ def test_a_feed_that_set_the_pace_can_be_made_faster(tmp_path: Path) -> None:
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Measured:
-    return Measured.of_records([made(tmp_path, alone()), two(tmp_path / "a", host=Host(2e-10, MESSAGE_SECONDS))])
+    return Measured.of_records([made(tmp_path, alone()), two(tmp_path / "a", host=HostCost(2e-10, MESSAGE_SECONDS))])
 
 
 def test_points_come_back_in_the_order_asked_with_their_nodes(measured: Measured) -> None:
@@ -242,7 +244,7 @@ def test_an_unknown_strategy_is_refused_with_the_nearest(measured: Measured) -> 
 
 
 def test_the_knee_is_where_a_doubling_first_brings_less_than_half(measured: Measured) -> None:
-    slow = Network(between=Link(2e7, 2e-4))
+    slow = SimulatedNetwork(between=LinkModel(2e7, 2e-4))
     knee = curve(measured, [Point(workers=512, nodes=None, batch=None)], Question(network=slow)).knee_workers
     assert knee is not None
 
@@ -255,7 +257,7 @@ def test_the_knee_is_where_a_doubling_first_brings_less_than_half(measured: Meas
 
 
 def test_the_knee_of_points_that_divide_a_batch_is_that_of_the_divided_batch(measured: Measured) -> None:
-    asked = Question(network=Network(between=Link(1e10, 1e-5)))
+    asked = Question(network=SimulatedNetwork(between=LinkModel(1e10, 1e-5)))
     divided = [Point(workers=n, nodes=None, batch=64 / n) for n in (1, 2, 4, 8, 16, 32)]
     whole = [Point(workers=n, nodes=None, batch=None) for n in (1, 2, 4, 8, 16, 32)]
     found = curve(measured, divided, asked)
@@ -273,8 +275,8 @@ def test_without_an_exchange_there_is_no_knee(measured: Measured) -> None:
 def test_the_break_even_of_a_ring_and_a_server_is_where_algebra_says(measured: Measured) -> None:
     # Four nodes, S = 6 MB, latency L = 10 ms, bandwidth B. Ring: 6 L + 1.5 S/B. Server with a link of its own: L and
     # 4 S/B there, L for go, L for apply, L and 4 S/B back. Equal at 2 L = 6.5 S/B.
-    free = replace(measured, host=Host())
-    question = Question(network=Network(between=Link(1e9, 10 * MS)))
+    free = replace(measured, host=HostCost())
+    question = Question(network=SimulatedNetwork(between=LinkModel(1e9, 10 * MS)))
     pair = ("allreduce:overlap=off", "ps:place=own")
     found = break_even(free, Point(workers=4, nodes=4, batch=None), question, pair)
     assert found.bytes_per_second == pytest.approx(6.5 * 6e6 / (2 * 10 * MS), rel=1e-6)
@@ -282,11 +284,11 @@ def test_the_break_even_of_a_ring_and_a_server_is_where_algebra_says(measured: M
 
 
 def test_where_one_strategy_always_sends_less_there_is_no_break_even(measured: Measured) -> None:
-    pair = ("allreduce", "allreduce:wire=bf16")
-    free = replace(measured, host=Host())
+    pair = ("allreduce", "bf16+allreduce")
+    free = replace(measured, host=HostCost())
     found = break_even(free, Point(workers=4, nodes=4, batch=None), Question(network=NETWORK), pair)
     assert found.bytes_per_second is None
-    assert found.faster_below == found.faster_above == "allreduce:wire=bf16"
+    assert found.faster_below == found.faster_above == "bf16+allreduce"
 
 
 def test_a_break_even_needs_a_network_between_nodes(measured: Measured) -> None:

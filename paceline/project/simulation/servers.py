@@ -2,25 +2,25 @@
 
 from dataclasses import dataclass
 
-from paceline.project.network import MESSAGE_PASSES, Host, Layout, Network
-from paceline.traffic.ps import ParameterServer
+from paceline.project.simulation.network import MESSAGE_PASSES, HostCost, Layout, SimulatedNetwork
+from paceline.traffic.resolved import ResolvedStrategy
 
 
 @dataclass(frozen=True)
 class Serving:
     """Who serves whom, and over what."""
 
-    options: ParameterServer
+    strategy: ResolvedStrategy
     layout: Layout
-    network: Network
-    host: Host
+    network: SimulatedNetwork
+    host: HostCost
     shared: bool
     """Whether servers run on the workers' devices."""
 
     @property
     def servers(self) -> int:
         """Each owns an equal part of all parameters."""
-        return self.options.servers
+        return self.strategy.servers
 
     @property
     def on_one_core(self) -> int:
@@ -61,15 +61,27 @@ class Serving:
         directions = ((there, back), (back, there))
         return max(here * (1 - part) * x + elsewhere * part * y for part in served for x, y in directions) / bandwidth
 
+    @property
+    def encode_passes(self) -> float:
+        """Memory passes of a worker that codes what it pushes."""
+        return 0.0 if self.strategy.codec is None else self.strategy.codec.encode_passes
+
+    @property
+    def decode_passes(self) -> float:
+        """The same of a server that decodes what one worker pushed."""
+        return 0.0 if self.strategy.codec is None else self.strategy.codec.decode_passes
+
     def worker_seconds(self, payload_bytes: float, passes: float) -> float:
         """Work of a worker's core on its payload, cut for the servers."""
         return passes * payload_bytes * self.host.pass_seconds_per_byte + self.servers * self.host.message_seconds
 
     def server_seconds(self, payload_bytes: float, workers: int, passes: float) -> float:
         """Work of a server's core on its part of the payload of each of so many workers."""
-        part = payload_bytes / self.servers
-        each = passes * part * self.host.pass_seconds_per_byte + self.host.message_seconds
-        return self.on_one_core * workers * each
+        return workers * (self.pass_seconds(payload_bytes, passes) + self.on_one_core * self.host.message_seconds)
+
+    def pass_seconds(self, payload_bytes: float, passes: float) -> float:
+        """Memory passes of a server's core over its part of one worker's payload."""
+        return self.on_one_core * passes * payload_bytes / self.servers * self.host.pass_seconds_per_byte
 
 
 @dataclass(frozen=True)
@@ -88,18 +100,20 @@ class ServedStep:
 def served_step(serving: Serving, payload: dict[str, int], update_seconds: float, *, together: bool) -> ServedStep:
     """One exchange and one update, for all workers together or for one of them.
 
-    To the servers: sending, receiving, and after the last one a pass to add. Then `go` and `apply`, the update, and
-    back: sending, receiving, and a pass to put the parameters in their place. A core that does both sides does them
-    one after the other; otherwise core, link and server work on a payload side by side.
+    To the servers: coding, sending, receiving, and after the last one decoding and a pass to add. Then `go` and
+    `apply`, the update, and back: sending, receiving, and a pass to put the parameters in their place. A core that does
+    both sides does them one after the other; otherwise core, link and server work on a payload side by side.
     """
     workers = serving.layout.workers if together else 1
     there, back = payload["to_server"], payload["from_server"]
     update = serving.on_one_core * update_seconds / serving.servers
-    push = _stage(serving, there, workers, worker_passes=MESSAGE_PASSES)
-    adding = serving.server_seconds(there, workers, 1.0)
+    coding = serving.encode_passes * back * serving.host.pass_seconds_per_byte  # of as many bytes as parameters have
+    push = coding + _stage(serving, there, workers, worker_passes=MESSAGE_PASSES)
+    adding = serving.server_seconds(back, workers, 1.0 + serving.decode_passes)
     pull = _stage(serving, back, workers, worker_passes=MESSAGE_PASSES + 1.0)
     busy = (
-        serving.server_seconds(there, 1, MESSAGE_PASSES + 1.0)
+        serving.server_seconds(there, 1, MESSAGE_PASSES)
+        + serving.pass_seconds(back, 1.0 + serving.decode_passes)
         + update
         + serving.server_seconds(back, 1, MESSAGE_PASSES)
     )

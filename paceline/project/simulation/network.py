@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from paceline.grammar import choose, require
+from paceline.grammar import require
+from paceline.network import Network
 from paceline.traffic.base import Transfer
-from paceline.units import parse_bandwidth, parse_seconds
 
 TCP_SHARE = 0.92
 """Of a link's nominal bandwidth, what TCP makes usable: measured on 10 Gbit/s."""
@@ -24,7 +24,7 @@ ADD_PASSES = 0.5
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkModel:
     """One direction of a link, as training sees it: what is left after protocols, and the time of an empty message."""
 
     bytes_per_second: float = math.inf
@@ -37,12 +37,12 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class SimulatedNetwork:
     """Nodes that each have one link to all others, which their workers share; and a link inside each node."""
 
-    between: Link = Link()
-    inside: Link = Link()
-    """Without limits where it is memory: what that costs is work of the cores, in `Host`."""
+    between: LinkModel = LinkModel()
+    inside: LinkModel = LinkModel()
+    """Without limits where it is memory: what that costs is work of the cores, in `HostCost`."""
 
     in_flight: int = 2
     """Messages under way at once; gloo has two threads."""
@@ -51,49 +51,26 @@ class Network:
         require(self.in_flight >= 1, f"in_flight={self.in_flight} is not valid: it must be at least 1.")
 
     @classmethod
-    def parse(cls, text: str) -> "Network":
-        """`1Gbps,latency=50us`, and if wanted `inside=`, `inside_latency=`, `efficiency=`, `in_flight=`.
+    def of(cls, network: Network) -> "SimulatedNetwork":
+        """The links that are left to training; `efficiency` is the usable share of both bandwidths.
 
-        `efficiency` is the usable share of both bandwidths. Without it TCP's is taken, and what one flow reaches.
+        Without it TCP's share is taken, and no more than what one flow reaches.
         """
-        bandwidth, *options = [item.strip() for item in text.split(",")]
-        given: dict[str, str] = {}
-        for item in options:
-            key, equals, value = item.partition("=")
-            keys = ("latency", "inside", "inside_latency", "efficiency", "in_flight")
-            choose(key, keys, f"option of the network {text!r}")
-            require(bool(equals and value) and key not in given, f"{item!r} in {text!r}: write {key}=… once.")
-            given[key] = value
-        share = _share(given.get("efficiency"), text)
-        inside = _usable(given["inside"], share) if "inside" in given else math.inf
+        named = ", ".join(f"n{node}=" for node in sorted(network.named))
+        require(not named, f"{network} gives {named} a link of its own: to a projection all nodes are alike.")
+        assert network.bandwidth is not None, "as none is named"
+        inside = math.inf if network.inside is None else _usable(network.inside, network.efficiency)
         return cls(
-            between=Link(_usable(bandwidth, share), parse_seconds(given.get("latency", "0s"))),
-            inside=Link(inside, parse_seconds(given.get("inside_latency", "0s"))),
-            in_flight=_whole(given.get("in_flight", "2"), text),
+            between=LinkModel(_usable(network.bandwidth, network.efficiency), network.latency or 0.0),
+            inside=LinkModel(inside, network.inside_latency or 0.0),
+            in_flight=cls.in_flight if network.in_flight is None else network.in_flight,
         )
 
 
-def _usable(bandwidth: str, share: float | None) -> float:
+def _usable(bits_per_second: float, share: float | None) -> float:
     """Bytes a second that are left for training."""
-    nominal = parse_bandwidth(bandwidth) / 8
-    require(nominal > 0, f"A bandwidth of {bandwidth} is not valid: it must be above 0.")
+    nominal = bits_per_second / 8
     return nominal * share if share is not None else min(nominal * TCP_SHARE, FLOW_BYTES_PER_SECOND)
-
-
-def _share(given: str | None, text: str) -> float | None:
-    if given is None:
-        return None
-    try:
-        share = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
-    except ValueError:
-        share = math.nan
-    require(0 < share <= 1, f"efficiency={given} in {text!r} is not valid: it must be above 0 and at most 1.")
-    return share
-
-
-def _whole(given: str, text: str) -> int:
-    require(given.isdecimal(), f"in_flight={given} in {text!r} is not valid: it must be a whole number.")
-    return int(given)
 
 
 @dataclass(frozen=True)
@@ -126,7 +103,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostCost:
     """What an exchange costs the core that computes too; nothing where another engine moves the bytes."""
 
     pass_seconds_per_byte: float = 0.0
@@ -152,18 +129,19 @@ class Load:
         )
 
 
-def collective_load(transfer: Transfer, layout: Layout, network: Network, host: Host) -> Load:
-    """A ring, or a broadcast as its second half: n−1 rounds, each of a slice of 1/n.
+def collective_load(transfer: Transfer, layout: Layout, network: SimulatedNetwork, host: HostCost) -> Load:
+    """What a collective asks for, by its pattern.
 
-    Ring: 2(n−1) rounds of S/n bytes. In order of rank one hop of each node leaves it, so a node's link carries one
-    slice a round; the rounds go at the pace of the slowest link. Latency is the mean over the hops.
+    ring: 2(n−1) rounds of S/n bytes. broadcast: its second half, n−1 rounds. gather: n−1 rounds of S bytes.
+    In order of rank one hop of each node leaves it, so a node's link carries one slice a round; the rounds go at the
+    pace of the slowest link. Latency is the mean over the hops.
     Host: every byte sent is sent and its counterpart received by TCP, inside a node too, and in a ring half is added.
     """
     n = layout.workers
     if n == 1 or not transfer.payload_bytes:
         return Load()
     rounds = (2 if transfer.pattern == "ring" else 1) * (n - 1)
-    sent = rounds * transfer.payload_bytes / n
+    sent = rounds * transfer.payload_bytes / (1 if transfer.pattern == "gather" else n)
     leaving = layout.nodes / n if layout.nodes > 1 else 0.0
     latency = leaving * network.between.latency_seconds + (1 - leaving) * network.inside.latency_seconds
     slowest = network.inside.bytes_per_second

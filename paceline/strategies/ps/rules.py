@@ -5,9 +5,9 @@ import time
 from abc import ABC, abstractmethod
 from typing import TypeAlias
 
-from paceline.strategies.launch import ServerConfig
-from paceline.strategies.owned import OwnedRange, Refusal, Values
-from paceline.strategies.wire import Message
+from paceline.strategies.ps.launch import ServerConfig
+from paceline.strategies.ps.owned import OwnedRange, Refusal, Values
+from paceline.strategies.ps.wire import Message
 
 Answers: TypeAlias = list[tuple[int, Message]]
 """To which worker, and what."""

@@ -1,19 +1,12 @@
 """All trained parameters of a model laid into one flat buffer per dtype, and their gradients into another."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from paceline.errors import SpecError
-from paceline.strategies.wire import dtype_name
-
-
-def ranges(elements: int, parts: int) -> list[slice]:
-    """`parts` consecutive ranges of equal length to within one element."""
-    borders = [elements * part // parts for part in range(parts + 1)]
-    return [slice(first, last) for first, last in pairwise(borders)]
+from paceline.strategies.ps.wire import dtype_name
 
 
 class FlatModel:

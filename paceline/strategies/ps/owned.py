@@ -10,8 +10,9 @@ from torch import Tensor
 
 from paceline.errors import SpecError
 from paceline.recipe import OptimizerRecipe
-from paceline.strategies.launch import ServerConfig
-from paceline.strategies.wire import Message, dtype_called
+from paceline.strategies.codec import CodecFactory, OneRoundCodec
+from paceline.strategies.ps.launch import ServerConfig
+from paceline.strategies.ps.wire import Message, dtype_called
 
 _PLAIN = (bool, int, float, str, list, tuple, type(None))
 
@@ -36,6 +37,7 @@ class OwnedRange:
             parameter.grad = torch.zeros_like(parameter)
         self._optimizer = config.recipe.build(self._parameters.values())
         self._needs_norm = config.recipe.clip_norm is not None
+        self._codec = None if config.codec is None else _codec_of(config.codec)
         self.version = 0
         self.updating_seconds = 0.0
         """How long the last update took."""
@@ -45,6 +47,20 @@ class OwnedRange:
         expected = {name: (p.dtype, p.shape) for name, p in self._parameters.items()}
         if {name: (t.dtype, t.shape) for name, t in tensors.items()} != expected:
             raise Refusal("the tensors are not those of this server's range")
+
+    def decoded(self, pushed: Values) -> Values:
+        """A worker's gradients of this range, decoded and checked."""
+        if self._codec is not None:
+            try:
+                pushed = {name: self._decode(pushed[name], parameter) for name, parameter in self._parameters.items()}
+            except (KeyError, RuntimeError, ValueError, IndexError, TypeError) as error:
+                raise Refusal(f"what was pushed cannot be decoded: {error}") from error
+        self.check(pushed)
+        return pushed
+
+    def _decode(self, coded: Tensor, parameter: Tensor) -> Tensor:
+        assert self._codec is not None
+        return self._codec.decode(coded, parameter.numel()).to(parameter.dtype)
 
     def add_up(self, parts: Iterable[Values]) -> float | None:
         """Take the sum of `parts`, added in the given order; its squared norm if the recipe clips."""
@@ -115,6 +131,12 @@ class OwnedRange:
     def _placed(self, value: Any, parameter: Tensor) -> Any:
         elementwise = isinstance(value, Tensor) and value.shape == parameter.shape
         return value.to(self._device) if elementwise else value
+
+
+def _codec_of(text: str) -> OneRoundCodec:
+    codec = CodecFactory.of_text(text)()
+    assert isinstance(codec, OneRoundCodec), "others were refused when the chain was resolved"
+    return codec
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -10,7 +10,7 @@ from pathlib import Path
 from paceline import netns
 from paceline.errors import ServerLost
 from paceline.netns import Host
-from paceline.strategies.launch import START_SECONDS, ServerConfig, ServerHandle, remove_socket
+from paceline.strategies.ps.launch import START_SECONDS, ServerConfig, ServerHandle, remove_socket
 
 _END_SECONDS = 5
 
@@ -59,7 +59,7 @@ def serve_when_told(line: "Connection[bytes, bytes]", log: Path, host: Host | No
     """The entry of a spare server process: its configuration comes over `line`, whose end is its end."""
     if host is not None:
         netns.enter(host.namespace)
-    from paceline.strategies.server import pin, serve
+    from paceline.strategies.ps.server import pin, serve
 
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(written, 1)

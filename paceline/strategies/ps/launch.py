@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +41,8 @@ class ServerConfig:
     """Of its node's interface, where workers are on several nodes; None: it listens on a socket file."""
 
     device: str = "cpu"
+    codec: str | None = None
+    """What codes the gradients that workers push, as it is written in a chain; None: they come as they are."""
 
     def to_json(self) -> str:
         """For the server's stdin."""
@@ -95,7 +97,7 @@ class ServerProcess:
         self._endpoint: str | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "paceline.strategies.server"],
+            [sys.executable, "-m", "paceline.strategies.ps.server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -151,3 +153,18 @@ class ServerProcess:
         self._stdout.close()
         self._errors.close()
         remove_socket(self._endpoint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSite:
+    """Where servers run and listen, and what starts them."""
+
+    cores: Sequence[Sequence[int]] | None = None
+    """Of each server; None leaves them free."""
+
+    addresses: Sequence[str] | None = None
+    """Of each server's node, where workers are on several; None: on this one."""
+
+    launch: Callable[[ServerConfig], ServerHandle] = ServerProcess
+    timeout_seconds: float | None = None
+    """How long a worker waits for an answer before it gives up; None: as long as the servers live."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import zmq
 
 from paceline.errors import Hang, RunError, ServerLost
-from paceline.strategies.launch import ServerHandle, socket_path
-from paceline.strategies.wire import Malformed, Message, decode, send
+from paceline.strategies.ps.launch import ServerHandle, socket_path
+from paceline.strategies.ps.wire import Malformed, Message, decode, send
 
 _POLL_MILLISECONDS = 200
 _LINGER_MILLISECONDS = 500

@@ -1,4 +1,4 @@
-"""A parameter server: `python -m paceline.strategies.server`, its configuration as one JSON line on stdin."""
+"""A parameter server: `python -m paceline.strategies.ps.server`, its configuration as one JSON line on stdin."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ import torch
 import zmq
 
 from paceline.errors import ServerLost
-from paceline.strategies.launch import ServerConfig
-from paceline.strategies.owned import OwnedRange, Refusal
-from paceline.strategies.rules import Alone, Answers, Rule, Together
-from paceline.strategies.wire import Malformed, Message, decode, send
+from paceline.strategies.ps.launch import ServerConfig
+from paceline.strategies.ps.owned import OwnedRange, Refusal
+from paceline.strategies.ps.rules import Alone, Answers, Rule, Together
+from paceline.strategies.ps.wire import Malformed, Message, decode, send
 
 
 class Server:
@@ -50,8 +50,7 @@ class Server:
         match message.kind:
             case "push":
                 self._begun = self._begun or (time.perf_counter(), time.process_time())
-                self._range.check(message.tensors)
-                return self._rule.push(worker, message.tensors)
+                return self._rule.push(worker, self._range.decoded(message.tensors))
             case "apply":
                 return self._rule.apply(worker, _number(message, "lr"), _number(message, "scale"))
             case "pull":

@@ -1,31 +1,25 @@
-"""Parameter servers: workers push gradients to the servers that own them and get updated parameters back."""
+"""A worker with parameter servers: it pushes gradients to the servers that own them and gets parameters back."""
 
 import math
-import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from paceline.errors import CheckpointError, DeviceError, ServerLost, SpecError
-from paceline.grammar import require
-from paceline.recipe import OptimizerRecipe
-from paceline.strategies.base import Events, Replica, Share, State
+from paceline.errors import CheckpointError
+from paceline.strategies.base import Events, Share, State
 from paceline.strategies.buffers import share_buffers
-from paceline.strategies.connection import Servers
-from paceline.strategies.flat import FlatModel, ranges
+from paceline.strategies.codec import BucketViews, OneRoundCodec
 from paceline.strategies.gradients import ArrivedGradients
 from paceline.strategies.group import Group
-from paceline.strategies.launch import ServerConfig, ServerHandle, ServerProcess
-from paceline.strategies.local import copy_of, load_into, start_equal, without_gradient
-from paceline.strategies.owned import require_elementwise
+from paceline.strategies.local import copy_of, load_into, without_gradient
+from paceline.strategies.ps.connection import Servers
+from paceline.strategies.ps.flat import FlatModel
+from paceline.strategies.ps.wire import Message
 from paceline.strategies.shares import Shares
-from paceline.strategies.wire import Message
-from paceline.traffic.ps import ParameterServer
-
-_NOT_STARTED = "not started"
+from paceline.traffic.ps import ParameterServer, ranges
 
 
 class ParameterServerReplica:
@@ -40,6 +34,7 @@ class ParameterServerReplica:
         events: Events,
         options: ParameterServer,
         clip_norm: float | None,
+        codec: OneRoundCodec | None = None,
     ) -> None:
         self.model = model
         self._flat = flat
@@ -52,6 +47,7 @@ class ParameterServerReplica:
         self._ranges = {dtype: ranges(size, options.servers) for dtype, size in flat.sizes.items()}
         self._squared_norms: list[float] = []
         self._clip_norm = clip_norm
+        self._codec = codec
 
     def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
         """Gradients weighted by samples: in the mean over all workers (sync), or over this worker's."""
@@ -64,7 +60,7 @@ class ParameterServerReplica:
         if missing:
             raise without_gradient(missing)
         self._flat.gradients_to_host()
-        pushes = [Message("push", tensors=self._part(self._flat.host_gradients, n)) for n in range(len(self._servers))]
+        pushes = [Message("push", tensors=self._coded(number)) for number in range(len(self._servers))]
         for number, push in enumerate(pushes):
             payload_bytes = sum(t.nbytes for t in push.tensors.values())
             self._events.ready(number, payload_bytes)
@@ -98,6 +94,13 @@ class ParameterServerReplica:
     def _part(self, buffers: dict[str, Tensor], number: int) -> dict[str, Tensor]:
         """The range of each buffer that a server owns, as views."""
         return {dtype: buffer[self._ranges[dtype][number]] for dtype, buffer in buffers.items()}
+
+    def _coded(self, number: int) -> dict[str, Tensor]:
+        """What a server is pushed of its range."""
+        part = self._part(self._flat.host_gradients, number)
+        if self._codec is None:
+            return part
+        return {dtype: self._codec.encode(BucketViews(f"{number}/{dtype}", [piece])) for dtype, piece in part.items()}
 
     def _receive(self, messages: Sequence[Message]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Ask for parameters and take them over; yields each server's number and what else it said."""
@@ -135,7 +138,7 @@ class ParameterServerReplica:
         return report
 
     def state(self) -> State:
-        """Weights and the servers' optimizer, through rank 0; buffers are this worker's."""
+        """Weights and the servers' optimizer, through rank 0; buffers and what a codec keeps are this worker's."""
         if not self._sync:
             self._group.barrier()  # every update is in
         shared = {}
@@ -143,7 +146,10 @@ class ParameterServerReplica:
             shared = {"parameters": copy_of(dict(self.model.named_parameters())), **self._optimizer_state()}
         if not self._sync:
             self._group.barrier()  # and no further one is made until all servers have answered
-        return State(shared=shared, own={"buffers": copy_of(dict(self.model.named_buffers()))})
+        own: dict[str, Any] = {"buffers": copy_of(dict(self.model.named_buffers()))}
+        if self._codec is not None:
+            own["codec"] = self._codec.state()
+        return State(shared=shared, own=own)
 
     def _optimizer_state(self) -> dict[str, Any]:
         """Elementwise state joined over the servers' ranges: it can be loaded with any number of servers."""
@@ -167,6 +173,8 @@ class ParameterServerReplica:
             if not parameter.requires_grad and self._group.size > 1:
                 self._group.broadcast(parameter.data)
         load_into(dict(self.model.named_buffers()), state.own["buffers"])
+        if self._codec is not None:
+            self._codec.load(state.own.get("codec", {}))  # casts of version 0.1.0 saved nothing
         self._group.barrier()  # the servers hold the saved state
         self._pull()
         self._group.barrier()
@@ -200,89 +208,3 @@ class ParameterServerReplica:
         self._arrived.close()
         self.model.zero_grad(set_to_none=True)
         self._servers.close()
-
-
-class ParameterServerStrategy:
-    """Servers own the parameters: synchronous, asynchronous, or asynchronous within a staleness bound."""
-
-    def __init__(
-        self,
-        options: ParameterServer,
-        *,
-        server_cores: Sequence[Sequence[int]] | None = None,
-        server_addresses: Sequence[str] | None = None,
-        launch: Callable[[ServerConfig], ServerHandle] = ServerProcess,
-        timeout_seconds: float | None = None,
-    ) -> None:
-        given = options.servers if server_cores is None else len(server_cores)
-        require(given == options.servers, f"ps: cores for {given} servers do not fit servers={options.servers}.")
-        self._options = options
-        self._server_cores = server_cores
-        self._server_addresses = server_addresses
-        self._launch = launch
-        self._timeout_seconds = timeout_seconds
-
-    def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
-        """A replica that starts from rank 0's weights; rank 0 also starts the servers."""
-        self._check(optimizer)
-        start_equal(model, group)
-        flat = FlatModel(model)
-        servers = self._connect(flat, optimizer, group)
-        replica = ParameterServerReplica(model, flat, servers, group, events, self._options, optimizer.clip_norm)
-        if group.rank == 0:
-            replica.hand_over({"version": 0}, {}, {})
-        group.barrier()  # nobody pushes to a server that does not hold the parameters yet
-        return replica
-
-    def _check(self, recipe: OptimizerRecipe) -> None:
-        """What can be refused before anything is started."""
-        if recipe.clip_norm is not None and not self._options.synchronous:
-            raise SpecError(
-                f"clip_norm={recipe.clip_norm} needs the norm over all workers' gradients, which mode="
-                f"{self._options.mode} never has: use ps:mode=sync, or leave clipping out."
-            )
-        require_elementwise(recipe)
-        if self._options.device == "gpu" and not torch.cuda.is_available():
-            raise DeviceError("ps: device=gpu, but torch finds no GPU: use device=cpu.")
-
-    def _connect(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group) -> Servers:
-        token = secrets.randbits(62)  # rank 0's names this replication in the store
-        gathered = group.all_gather(torch.tensor([token, group.node], device=flat.device))
-        if len({int(pair[1]) for pair in gathered}) > 1 and self._server_addresses is None:
-            raise SpecError("ps: servers listen on one node only, and these workers are on several: use allreduce.")
-        keys = [f"ps/{int(gathered[0][0])}/{number}" for number in range(self._options.servers)]
-        handles = self._start(flat, recipe, group, keys) if group.rank == 0 else []
-        endpoints = [group.lookup(key) for key in keys]
-        if _NOT_STARTED in endpoints:
-            raise ServerLost(f"Parameter server {endpoints.index(_NOT_STARTED)} did not start.")
-        return Servers(endpoints, group.rank, handles, self._timeout_seconds)
-
-    def _start(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group, keys: Sequence[str]) -> list[ServerHandle]:
-        """Start all servers, then wait for each: most of the time of a start is the import of torch."""
-        handles: list[ServerHandle] = []
-        try:
-            for number in range(self._options.servers):
-                handles.append(self._launch(self._config(number, flat, recipe, group.size)))
-            for key, endpoint in zip(keys, [handle.endpoint() for handle in handles], strict=True):
-                group.publish(key, endpoint)
-        except BaseException:
-            for handle in handles:
-                handle.close()
-            for key in keys:
-                group.publish(key, _NOT_STARTED)
-            raise
-        return handles
-
-    def _config(self, number: int, flat: FlatModel, recipe: OptimizerRecipe, workers: int) -> ServerConfig:
-        cuts = {dtype: ranges(size, self._options.servers)[number] for dtype, size in flat.sizes.items()}
-        return ServerConfig(
-            number=number,
-            workers=workers,
-            mode=self._options.mode,
-            bound=self._options.bound,
-            recipe=recipe,
-            sizes={dtype: cut.stop - cut.start for dtype, cut in cuts.items()},
-            cores=None if self._server_cores is None else list(self._server_cores[number]),
-            address=None if self._server_addresses is None else self._server_addresses[number],
-            device="cuda" if self._options.device == "gpu" else "cpu",
-        )

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.project.network import Load
+from paceline.project.simulation.network import Load
 
 
 @dataclass(frozen=True)
-class Message:
+class WireMessage:
     """What leaves once so much of backward's own work is done, and what it asks for."""
 
     ready_seconds: float
     load: Load
+    after: int | None = None
+    """The number of an earlier message that must be over before: a codec's round before this one."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,14 @@ class Timeline:
         return max(0.0, last - self.backward_seconds)
 
 
-def timeline(backward_seconds: float, messages: Sequence[Message], in_flight: int) -> Timeline:
+def timeline(backward_seconds: float, messages: Sequence[WireMessage], in_flight: int) -> Timeline:
     """Messages leave in the order given, at most `in_flight` at once.
 
     Core: a message's work is done when the message is ready, and backward stands still meanwhile. So moments of
     backward do not depend on the network, and neither more bandwidth nor less latency can delay anything.
     Link: latency first, which others may use; then the bytes, the link shared equally by all that send.
-    A message is over when core and link are done with it: they work on its slices side by side.
+    A message is over when core and link are done with it: they work on its slices side by side. One that comes after
+    another keeps those behind it waiting, too: all workers start them in the same order.
     """
     ready, on_core, delay = [], [], 0.0
     hidden = 0.0
@@ -54,7 +57,7 @@ def timeline(backward_seconds: float, messages: Sequence[Message], in_flight: in
         on_core.append(message.ready_seconds + delay)
         if message.ready_seconds < backward_seconds:
             hidden = delay
-    link = _link([(when, m.load) for when, m in zip(ready, messages, strict=True)], in_flight)
+    link = _link([WireMessage(when, m.load, m.after) for when, m in zip(ready, messages, strict=True)], in_flight)
     ends = tuple(Interval(r, max(core, end)) for r, core, end in zip(ready, on_core, link, strict=True))
     return Timeline(backward_seconds + hidden, ends)
 
@@ -71,20 +74,27 @@ class _Sending:
     """What its bytes still need of the whole link."""
 
 
-def _link(arrivals: Sequence[tuple[float, Load]], in_flight: int) -> list[float]:
+def _link(arrivals: Sequence[WireMessage], in_flight: int) -> list[float]:
     """When the link is done with each message; events are a start, the end of a latency and the end of a message."""
     ends = [0.0] * len(arrivals)
     sending: list[_Sending] = []
     now, following = 0.0, 0
+
+    def may_start() -> bool:
+        """Whether the next message only needs its time to come."""
+        if following == len(arrivals) or len(sending) == in_flight:
+            return False
+        return all(s.index != arrivals[following].after for s in sending)
+
     while following < len(arrivals) or sending:
-        while following < len(arrivals) and len(sending) < in_flight and arrivals[following][0] <= now:
-            load = arrivals[following][1]
+        while may_start() and arrivals[following].ready_seconds <= now:
+            load = arrivals[following].load
             sending.append(_Sending(following, now + load.latency_seconds, load.wire_seconds))
             following += 1
         flowing = [s for s in sending if s.flows_from <= now]
         events = [s.flows_from for s in sending if s.flows_from > now]
-        if following < len(arrivals) and len(sending) < in_flight:
-            events.append(arrivals[following][0])
+        if may_start():
+            events.append(arrivals[following].ready_seconds)
         first = min(flowing, key=lambda s: s.left_seconds, default=None)
         finish = now + first.left_seconds * len(flowing) if first else None
         until = min([*events, finish] if finish is not None else events)

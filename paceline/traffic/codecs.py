@@ -1,0 +1,21 @@
+"""What codecs share: gradients cast to a narrower format are still summable on the way."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paceline.traffic.base import BucketShape, RoundPattern
+from paceline.traffic.members import CodecClaim
+
+
+@dataclass(frozen=True, kw_only=True)
+class CastClaim(CodecClaim):
+    """Every element in a format of `element_bytes`: one pass to cast, and one back."""
+
+    patterns: ClassVar[tuple[RoundPattern, ...]] = ("ring",)
+    encode_passes: ClassVar[float] = 1.0
+    decode_passes: ClassVar[float] = 1.0
+    element_bytes: ClassVar[int] = 2
+
+    def coded_bytes(self, bucket: BucketShape) -> tuple[int, ...]:
+        """As many elements, each so many bytes."""
+        return (bucket.elements * self.element_bytes,)
