@@ -38,7 +38,7 @@ FAILURE_NAME = "failure.json"
 _ADDS_UP = 0.01
 """Relative difference up to which phases add up to the step they divide."""
 
-_CONTRADICTS = 1.5
+_CONTRADICTS = 2.0
 """How many times a rate may differ from samples ÷ seconds before reading the record reports a contradiction."""
 
 

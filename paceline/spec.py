@@ -216,7 +216,7 @@ class RunSpec:
         help="Workers that share one device.",
         axis_help="Workers that share one device: 1,2, or fit.",
         group=_PLACE,
-        roles=(*_RUN, Role.STEP, Role.CURVE, Role.TITLE),
+        roles=(*_RUN, Role.STEP, Role.CURVE),
         baseline=Baseline.ALONE,
         alone=1,
         words="{} per device",
@@ -303,7 +303,7 @@ class RunSpec:
         0,
         help="Which repeat of the same settings this is; a study compares runs of the same turn.",
         group=_RUNNING,
-        roles=(Role.TITLE, Role.OPERATION),
+        roles=(Role.OPERATION,),
         baseline=Baseline.ANY,
         least=0,
     )

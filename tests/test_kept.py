@@ -1,7 +1,7 @@
 """Folders that version 0.1.0 wrote are read by every later version, and the same figures are derived from them.
 
 How they were made: `tests/kept/make.py`; what is derived: `tests/kept/figures.py`. Figures are compared, not wording:
-texts of several words by the numbers in them, names and data exactly, numbers within 1e-9. A change of wording that
+texts of several words by the numbers in them, names and data exactly, numbers within 1e-6. A change of wording that
 touches numbers, and a name that changes, is written into `RENAMED_KEYS`, `ADDED_KEYS` or `figures.RENAMED_TEXTS`.
 """
 
@@ -18,10 +18,11 @@ from kept import figures
 RENAMED_KEYS: dict[str, str] = {}
 """Keys of JSON objects and columns: as version 0.1.0 wrote them, and as they are written now."""
 
-ADDED_KEYS: frozenset[str] = frozenset()
+ADDED_KEYS: frozenset[str] = frozenset({"shape"})
 """Keys that version 0.1.0 did not write."""
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-6
+# The expected maximum of n, which the simulation waits for, is integrated exactly now: figures moved by up to 1e-7.
 _NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 _SHOWN = 10
 
@@ -154,6 +155,7 @@ def test_names_are_compared_exactly_and_sentences_by_their_numbers() -> None:
 def test_what_is_renamed_in_the_tables_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {"rate": 1, "line": "allreduce:wire=bf16", "curves": {"allreduce:wire=bf16 · 2 workers": 3.5}}
     now = {"throughput": 1, "line": "bf16+allreduce", "curves": {"bf16+allreduce · 2 workers": 3.5}, "unit": "images/s"}
+    monkeypatch.setattr(figures, "RENAMED_TEXTS", {})
     assert len(list(differences(before, now))) == 6
     monkeypatch.setitem(RENAMED_KEYS, "rate", "throughput")
     monkeypatch.setitem(figures.RENAMED_TEXTS, "allreduce:wire=bf16", "bf16+allreduce")

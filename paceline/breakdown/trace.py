@@ -1,4 +1,4 @@
-"""A run's steps as a Chrome trace, for Perfetto: a process per worker, its phases and its buckets on lanes."""
+"""Write a run's steps as a Chrome trace for Perfetto: one process per worker, with lanes for phases and buckets."""
 
 import heapq
 import json
@@ -22,7 +22,7 @@ Event = dict[str, Any]
 
 _PHASES_LANE = 0
 _MOST_STEPS = 400
-"""Of one worker, if nothing was asked for: half of them the first timed ones, half spread over the rest."""
+"""Default number of steps per worker: half are the first timed ones, half are spread over the rest."""
 
 _MOST_WORKER_STEPS = 20_000
 
@@ -40,44 +40,44 @@ def parse_steps(text: str) -> range:
 
 
 def write_trace(run: StoredRun, file: Path, steps: range | None = None) -> int:
-    """Write the trace of a run; returns how many steps are in it. An existing file is never overwritten."""
+    """Write the trace of a run and return how many steps it holds; never overwrite an existing file."""
     if run.series is None:
-        raise DataError(f"{run.folder} has no readable {SIDECAR_NAME}, which a trace is made of: nothing was written.")
+        raise DataError(f"{run.folder} has no readable {SIDECAR_NAME}, which a trace needs: nothing was written.")
     chosen = choose_steps(run, run.series, steps)
     text = json.dumps(trace(run, run.series, chosen), allow_nan=False, separators=(",", ":"))
     try:
         write_whole(file, text, overwrite=False)
     except FileExistsError:
-        raise OutputError(f"--trace {file} exists: choose another file; nothing is overwritten.") from None
+        raise OutputError(f"--trace {file} exists and is not overwritten: choose another file.") from None
     except OSError as error:
         raise OutputError(f"--trace {file} cannot be written ({error.strerror}): choose another file.") from error
     return len(chosen)
 
 
 def choose_steps(run: StoredRun, workers: Sequence[WorkerSeries], asked: range | None) -> list[int]:
-    """The steps to show: those asked for, or a bounded choice with the first timed ones and a sample of the rest."""
-    there = min(len(worker.end) for worker in workers)
+    """The requested steps or, by default, the first timed ones and a sample of the rest."""
+    available = min(len(worker.end) for worker in workers)
     most = max(2, min(_MOST_STEPS, _MOST_WORKER_STEPS // len(workers)))
     if asked is not None:
-        chosen = [step for step in asked if 0 <= step < there]
+        chosen = [step for step in asked if 0 <= step < available]
         if not chosen:
-            raise SpecError(f"--steps {asked.start}-{asked.stop - 1}: this run has the steps 0 to {there - 1}.")
+            raise SpecError(f"--steps {asked.start}-{asked.stop - 1}: this run has the steps 0 to {available - 1}.")
         return chosen
-    if there <= most:
-        return list(range(there))
-    first = min(run.record.warmup_steps, there - most)
+    if available <= most:
+        return list(range(available))
+    first = min(run.record.warmup_steps, available - most)
     head = list(range(first, first + most // 2))
-    # Steps whose buckets were watched show more than others.
+    # Steps with recorded buckets show more than others.
     later = np.unique(workers[0].bucket_step).astype(int)
-    later = later[(later > head[-1]) & (later < there)]
+    later = later[(later > head[-1]) & (later < available)]
     if len(later) < most // 2:
-        later = np.arange(head[-1] + 1, there)
+        later = np.arange(head[-1] + 1, available)
     picked = later[np.linspace(0, len(later) - 1, most - len(head)).astype(int)]
     return head + sorted({int(step) for step in picked})
 
 
-def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int]) -> dict[str, Any]:
-    """The whole trace; times in microseconds since the first worker began its first step."""
+def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int]) -> Event:
+    """The whole trace as JSON; times in microseconds since the first worker began its first step."""
     origin = min(float(worker.begin[0]) for worker in workers)
     waits = _waits(run, workers)
     events: list[Event] = []
@@ -90,22 +90,22 @@ def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int])
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
-        "otherData": {name: str(value) for name, value in _title(run.record.spec).items()},
+        "otherData": _title(run.record.spec),
     }
 
 
 def _title(spec: RunSpec) -> dict[str, Any]:
     """What the trace is of."""
-    return {name: value for name, value in spec.by_role(Role.TITLE).items() if name != "turn"}
+    return spec.by_role(Role.TITLE)
 
 
 def _waits(run: StoredRun, workers: Sequence[WorkerSeries]) -> list[Series]:
-    """Per worker and step, the part of `exchange` that is waiting: A − A_r, or held back by a staleness bound."""
+    """Per worker and step, the waiting part of `exchange`: A − A_r, or the wait of a staleness bound."""
     if not catalogue.resolve(run.record.spec.strategy).synchronous:
         return [worker.held for worker in workers]
-    there = min(len(worker.end) for worker in workers)
-    last = np.max([worker.arrival[:there] for worker in workers], axis=0)
-    return [np.clip(last - w.arrival[:there], 0, w.exchange[:there]) for w in workers]
+    steps = min(len(worker.end) for worker in workers)
+    last = np.max([worker.arrival[:steps] for worker in workers], axis=0)
+    return [np.clip(last - w.arrival[:steps], 0, w.exchange[:steps]) for w in workers]
 
 
 def _names(rank: int, device: str, *, lanes: int) -> Iterator[Event]:
@@ -122,7 +122,7 @@ def _meta(rank: int, lane: int, what: str, **args: str | int) -> Event:
 
 
 def _step_slices(rank: int, worker: WorkerSeries, step: int, wait: float, origin: float) -> Iterator[Event]:
-    """A step with its phases inside, one after the other; micro-batches' forwards and backwards are added up."""
+    """A step with its phases inside, one after the other; forward and backward add up over micro-batches."""
     begin, end = float(worker.begin[step]) - origin, float(worker.end[step]) - origin
     args = {"step": step, "samples": int(worker.samples[step])}
     yield _slice(rank, _PHASES_LANE, f"step {step}", begin, end, args)
@@ -144,7 +144,7 @@ def _step_slices(rank: int, worker: WorkerSeries, step: int, wait: float, origin
 
 
 def _bucket_slices(rank: int, worker: WorkerSeries, steps: Sequence[int], origin: float) -> list[list[Event]]:
-    """Slices from start to end and instants at ready, on as many lanes as it takes for none to overlap."""
+    """A slice from start to end and an instant at ready for each bucket, on as many lanes as overlaps need."""
     kept = np.isin(worker.bucket_step, steps)
     moments = (worker.bucket_ready, worker.bucket_start, worker.bucket_end)
     columns = (worker.bucket_step, worker.bucket_index, worker.bucket_bytes, *moments)

@@ -5,7 +5,7 @@ import pytest
 
 from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import summarise
-from paceline.measure.wallclock import WorkerSeries, common_stretch
+from paceline.measure.wallclock import common_stretch
 
 PHASES = ("input", "forward", "backward", "exchange", "update", "other")
 
