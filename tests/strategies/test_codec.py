@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from ps_training import SGD, config
+from strategies.ps_training import SGD, config
 from torch import Tensor
 
 from paceline.strategies.carrier import AllReduceCarrier
@@ -38,7 +38,7 @@ def test_a_codec_sends_the_rounds_and_bytes_that_it_claims(name: str, shape: tup
     claim = resolve(f"{name}+allreduce:bucket=1GB").transfers(Payload((bucket.elements * 4,), 0), 2)
     sent: Counter[str] = Counter()
     rounds = codec.code(bucket)
-    result = None
+    result: Tensor | list[Tensor] | None = None
     while True:
         try:
             following = rounds.send(result)

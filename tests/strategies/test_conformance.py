@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from oracle import Case, large_batch, largest_difference, oracle, prepare, train_worker, weights_of
 from processes import run_workers
+from strategies.oracle import Case, large_batch, largest_difference, oracle, prepare, train_worker, weights_of
 
 from paceline.strategies.group import Group
 from paceline.traffic.catalogue import MEMBERS, resolve
@@ -32,7 +33,7 @@ WORKLOADS = {
 }
 # Batch statistics of few samples make deep networks chaotic: at lr 0.01 the oracle itself moves by 1e-5 when its
 # initial weights change by one part in 10¹⁶. At this rate it moves by 1e-11, and by 1e-6 in training.
-DEEP = {"batch": 6, "lr": 1e-6}
+DEEP_BATCH, DEEP_LR = 6, 1e-6
 
 # Every option of every member of the catalogue, with values that change what it does. Members are added where they
 # can be: codecs to both transports. Options of which nothing can be tried here are given what can.
@@ -71,8 +72,9 @@ APART = tuple(text for text in EVERYTHING if not resolve(text).synchronous)
 
 
 def _case_of(workload: str, strategy: str) -> Case:
-    deep = DEEP if workload in ("resnet50", "resnet101", "resnet152") else {}
-    return Case(WORKLOADS[workload], strategy, accumulate=2, clip_norm=1.0, **deep)
+    case = Case(WORKLOADS[workload], strategy, accumulate=2, clip_norm=1.0)
+    deep = workload in ("resnet50", "resnet101", "resnet152")
+    return replace(case, batch=DEEP_BATCH, lr=DEEP_LR) if deep else case
 
 
 def _train_all(group: Group, cases: list[Case]) -> list[dict[str, Any]]:

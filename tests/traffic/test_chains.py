@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from paceline.errors import SpecError
+from paceline.grammar import Bytes
 from paceline.migrations import migrated_strategy
 from paceline.traffic.allreduce import AllReduce
 from paceline.traffic.base import Payload, Transfer, by_pattern, claimed_bytes, settled_buffers
@@ -22,7 +23,7 @@ def test_a_chain_says_when_what_and_how() -> None:
         resolve(t) for t in ("independent", "bf16+allreduce:bucket=25MB", "ps:servers=2,mode=async")
     )
     assert (alone.when, alone.codec, alone.how) == (Independent(), None, None)
-    assert (coded.when, coded.codec, coded.how) == (None, Bf16(), AllReduce(bucket=25_000_000))
+    assert (coded.when, coded.codec, coded.how) == (None, Bf16(), AllReduce(bucket=Bytes(25_000_000)))
     assert (served.when, served.codec, served.how) == (None, None, ParameterServer(servers=2, mode="async"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.distributed as dist
+from torch._C._distributed_c10d import _compute_bucket_assignment_by_size
 
 from paceline.measure.extremes import expected_maximum
 from paceline.project.simulation.grouping import Gradient, messages_of, payload_of
@@ -250,7 +250,7 @@ def test_buckets_are_those_ddp_lays(bucket: int | None) -> None:
     caps = [DDP_FIRST_BYTES, DDP_BYTES] if bucket is None else [bucket]
     # After its first backward DDP lays buckets in the order in which gradients came: the reverse of registration.
     tensors = [torch.empty(size, device="meta") for size in reversed(sizes)]
-    laid, _ = dist._compute_bucket_assignment_by_size(tensors, caps, [False] * len(sizes), list(range(len(sizes))))
+    laid, _ = _compute_bucket_assignment_by_size(tensors, caps, [False] * len(sizes), list(range(len(sizes))))
     strategy = "allreduce" if bucket is None else f"allreduce:bucket={bucket}B"
     found = catalogue.resolve(strategy).messages(payload_of(gradients), 2)
     assert [m.bucket.payload_bytes for m in found] == [sum(4 * tensors[i].numel() for i in indices) for indices in laid]
@@ -356,20 +356,20 @@ def test_without_anything_to_exchange_the_line_is_ideal(strategy: str, workers: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "network", "host", "limit"),
+    ("changes", "between", "host", "limit"),
     [
-        ({}, {"between": LinkModel(1e9, 0.0)}, HostCost(), "compute"),
-        ({}, {"between": LinkModel(1e5, 0.0)}, HostCost(), "bandwidth between nodes"),
-        ({}, {"between": LinkModel(1e9, 0.02)}, HostCost(), "latency"),
-        ({}, {"between": LinkModel(1e9, 0.0)}, HostCost(1e-6, 0.0), "exchange work on the cores"),
-        ({"spread_seconds": 0.02}, {"between": LinkModel(1e9, 0.0)}, HostCost(), "slowest worker"),
-        ({"feed_seconds": 1.0}, {"between": LinkModel(1e9, 0.0)}, HostCost(), "feed"),
+        ({}, LinkModel(1e9, 0.0), HostCost(), "compute"),
+        ({}, LinkModel(1e5, 0.0), HostCost(), "bandwidth between nodes"),
+        ({}, LinkModel(1e9, 0.02), HostCost(), "latency"),
+        ({}, LinkModel(1e9, 0.0), HostCost(1e-6, 0.0), "exchange work on the cores"),
+        ({"spread_seconds": 0.02}, LinkModel(1e9, 0.0), HostCost(), "slowest worker"),
+        ({"feed_seconds": 1.0}, LinkModel(1e9, 0.0), HostCost(), "feed"),
     ],
 )
 def test_the_limit_is_what_a_step_waits_for_most(
-    changes: dict[str, object], network: dict[str, LinkModel], host: HostCost, limit: str
+    changes: dict[str, object], between: LinkModel, host: HostCost, limit: str
 ) -> None:
-    assert limit_of(profile(**changes), setting("allreduce", 4, host=host, **network)) == limit
+    assert limit_of(profile(**changes), setting("allreduce", 4, host=host, between=between)) == limit
 
 
 def test_a_server_that_works_for_all_is_named() -> None:
