@@ -12,7 +12,7 @@ from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
 from paceline.network import Site, parse_network
 from paceline.settings import Role
-from paceline.spec import RunSpec
+from paceline.spec import RunSpec, with_role
 from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
 from paceline.traffic.resolved import ResolvedStrategy
@@ -93,8 +93,16 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         placement=placement,
         traffic=traffic,
         paces=paces_of(resolved),
-        from_workload=frozenset(name for name in ("batch", "lr") if getattr(spec, name) is None),
+        from_workload=_from_workload(spec, resolved),
     )
+
+
+def _from_workload(asked: RunSpec, resolved: RunSpec) -> frozenset[str]:
+    """The parts of the training recipe that were left open, and now have the workload's own values."""
+    filled = {n for n in with_role(Role.RECIPE) if getattr(asked, n) is None and getattr(resolved, n) is not None}
+    # A warm-up follows from the rule, and emulated devices update with SGD, whatever the workload's optimizer is.
+    others = {"lr_warmup"} | ({"optimizer"} if resolved.optimizer != "own" else set())
+    return frozenset(filled - others)
 
 
 def _refuse_what_the_devices_cannot(spec: RunSpec, traffic: ResolvedStrategy, placement: Placement) -> None:

@@ -29,7 +29,7 @@ class NamedSize(Protocol):
 
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:
     """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
-    rows = _Watched.joined([_watched(worker, part) for worker, part in zip(workers, timed, strict=True)])
+    rows = _BucketRows.joined([_watched(worker, part) for worker, part in zip(workers, timed, strict=True)])
     times = []
     for bucket in np.unique(rows.index):
         here = rows.index == bucket
@@ -80,7 +80,7 @@ def gradients_of(
 
 
 @dataclass(frozen=True, eq=False)
-class _Watched:
+class _BucketRows:
     """Bucket rows of timed steps, each with the beginning of its step's backward."""
 
     step: Series
@@ -92,15 +92,15 @@ class _Watched:
     backward_begin: Series
 
     @classmethod
-    def joined(cls, parts: Sequence["_Watched"]) -> "_Watched":
+    def joined(cls, parts: Sequence["_BucketRows"]) -> "_BucketRows":
         """The rows of several workers, one after the other."""
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
 
 
-def _watched(worker: WorkerSeries, part: slice) -> _Watched:
+def _watched(worker: WorkerSeries, part: slice) -> _BucketRows:
     kept = (worker.bucket_step >= part.start) & (worker.bucket_step < part.stop)
     steps = worker.bucket_step[kept]
-    return _Watched(
+    return _BucketRows(
         step=steps,
         index=worker.bucket_index[kept],
         bytes=worker.bucket_bytes[kept],

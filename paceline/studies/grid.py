@@ -218,7 +218,7 @@ def key_of(settings: Mapping[str, Any]) -> str:
     strategy = strategy_of_schema_1(settings.get("strategy", RunSpec.strategy))
     identity = with_role(Role.IDENTITY)
     spelled = {**settings, "strategy": strategy}
-    given = {k: _plain(v) for k, v in spelled.items() if k in identity and not SETTINGS[k].is_default(v)}
+    given = {k: _plain(v) for k, v in spelled.items() if k in identity and v != SETTINGS[k].default}
     digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:12]
     words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
     return "-".join(words)

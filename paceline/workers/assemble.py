@@ -15,7 +15,7 @@ from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
 from paceline.feeds import catalogue as feeds
-from paceline.feeds.base import Feed, Seat
+from paceline.feeds.base import Feed, FeedContext
 from paceline.recipe import OptimizerRecipe
 from paceline.spec import RunSpec
 from paceline.strategies import catalogue as strategies
@@ -25,7 +25,7 @@ from paceline.strategies.ps.launch import ServerSite
 from paceline.strategies.ps.spare import launcher
 from paceline.traffic.resolved import ResolvedStrategy
 from paceline.workers import checkpoint
-from paceline.workers.assignment import Assignment, Gifts
+from paceline.workers.assignment import Assignment, Handles
 from paceline.workers.checkpoint import Progress
 from paceline.workers.emulation import EmulatedModel, MeteredReplica, Timing, timing_of
 from paceline.workers.timing.clock import Clock
@@ -65,18 +65,14 @@ class Parts:
         self.replica.close()
 
 
-def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
+def assemble(assignment: Assignment, handles: Handles) -> Parts:
     """Join the others and build everything."""
-    slot = assignment.slot
-    device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
-    torch.set_num_threads(slot.threads)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    device = _device(assignment)
     workload = workloads.build(assignment.spec.workload)
     data = workload.data()
     spec = assignment.spec
     assert spec.batch is not None, "resolved by the plan"
-    group = join(assignment, gifts.listener)
+    group = join(assignment, handles.listener)
     torch.manual_seed(spec.seed)  # the same initial weights everywhere
     module = workload.model().to(device)
     trial = shared_trial(group, module, workload, data, device, count=assignment.rates_only)
@@ -84,12 +80,12 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     if assignment.pace is not None:
         module, workload = _emulated(module, workload, timing_of(assignment.pace, trial, workload, spec))
     torch.manual_seed(int(np.random.SeedSequence([spec.seed, group.rank]).generate_state(1)[0]))
-    seat = Seat(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch, device=device)
-    feed = feeds.build(spec.feed, data.train, seat)
+    context = FeedContext(rank=group.rank, size=group.size, seed=spec.seed, batch=spec.batch, device=device)
+    feed = feeds.build(spec.feed, data.train, context)
     recipe = _recipe(spec, workload, idle=assignment.pace is not None and not assignment.placement.servers)
     clock = _clock(module, device)
-    replica = _strategy(assignment, gifts).replicate(module, recipe, group, clock.buckets)
-    replica = replica if assignment.pace is None else cast(Replica, MeteredReplica(replica, CoreMeter(slot.cores)))
+    replica = _strategy(assignment, handles).replicate(module, recipe, group, clock.buckets)
+    replica = replica if assignment.pace is None else cast(Replica, MeteredReplica(replica, CoreMeter(assignment.slot.cores)))
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)
@@ -109,11 +105,21 @@ def assemble(assignment: Assignment, gifts: Gifts) -> Parts:
     )
 
 
-def _strategy(assignment: Assignment, gifts: Gifts) -> Strategy:
+def _device(assignment: Assignment) -> torch.device:
+    """The device that this process computes on, made the current one, with as many threads as it has cores."""
+    slot = assignment.slot
+    device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
+    torch.set_num_threads(slot.threads)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
+def _strategy(assignment: Assignment, handles: Handles) -> Strategy:
     site = ServerSite(
         cores=[server.cores for server in assignment.placement.servers],
         addresses=assignment.server_addresses,
-        launch=launcher(gifts.server_lines),
+        launch=launcher(handles.server_connections),
     )
     return strategies.build(assignment.strategy, site)
 
