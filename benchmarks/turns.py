@@ -19,9 +19,9 @@ import torch
 from paceline.engines.local import PRELOADED
 from paceline.engines.plan import Plan
 from paceline.workers.assemble import Parts, assemble
-from paceline.workers.assignment import Assignment, Gifts
+from paceline.workers.assignment import Assignment, Handles
 from paceline.workers.limit import Limit
-from paceline.workers.loop import Course, train
+from paceline.workers.loop import LoopConfig, train
 from paceline.workers.schedule import Schedule
 from paceline.workers.timing.clock import Clock
 
@@ -40,7 +40,7 @@ def product_turn(parts: Parts) -> Callable[[Clock, int], None]:
     def turn(clock: Clock, steps: int) -> None:
         end = parts.progress.step + steps
         limit = Limit(parts.group, total_steps=end, seconds=None, synchronous=True, asked_to_stop=lambda: False)
-        course = Course(
+        config = LoopConfig(
             workload=parts.workload,
             module=parts.module,
             replica=parts.replica,
@@ -53,7 +53,7 @@ def product_turn(parts: Parts) -> Callable[[Clock, int], None]:
             pause=lambda progress, last: None,
             progress=lambda progress, loss: None,
         )
-        train(course, batches, parts.progress)
+        train(config, batches, parts.progress)
 
     return turn
 
@@ -86,10 +86,10 @@ class Ratio(NamedTuple):
     """Of the second way."""
 
 
-def _worker(assignment: Assignment, gifts: Gifts, line: "Connection[object, None]", contest: Contest) -> None:
+def _worker(assignment: Assignment, handles: Handles, line: "Connection[object, None]", contest: Contest) -> None:
     """Take turns until the time is over; rank 0 reports the times of every pair."""
     os.sched_setaffinity(0, assignment.slot.cores)
-    parts = assemble(assignment, gifts)
+    parts = assemble(assignment, handles)
     first, second = contest.ways(parts)
     first(FEW_STEPS)
     second(FEW_STEPS)
@@ -149,8 +149,8 @@ def measure(planned: Plan, contest: Contest) -> Ratio:
                 checkpoints=Path(scratch),
                 environment={},
             )
-            gifts = Gifts(listener) if rank == 0 else Gifts()
-            process = context.Process(target=_worker, args=(assignment, gifts, theirs, contest))
+            handles = Handles(listener) if rank == 0 else Handles()
+            process = context.Process(target=_worker, args=(assignment, handles, theirs, contest))
             process.start()
             processes.append(process)
         theirs.close()

@@ -34,7 +34,9 @@ def _misbehave(kind: str, loss: Tensor) -> Tensor:
 
 def _without_last_layer(model: nn.Module, inputs: Tensor) -> Tensor:
     inner = getattr(getattr(model, "module", model), "inner", model)
-    return inner[0](inputs).mean()
+    assert isinstance(inner, nn.Sequential)
+    loss: Tensor = inner[0](inputs).mean()
+    return loss
 
 
 def faulty(

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 import multiprocessing
 import os
@@ -19,25 +18,25 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from paceline import netns
 from paceline.devices import cuda
 from paceline.engines.base import Display
 from paceline.engines.collect import collect
 from paceline.engines.plan import Plan
-from paceline.engines.watch import Failure, Watched, cause, failure_said
+from paceline.engines.watch import Failure, Watched, cause, failure_from
 from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
 from paceline.netns import Host
 from paceline.network import Site
 from paceline.record import Record
-from paceline.record_parts import MeasuredLink, MeasuredNetwork, Validation
-from paceline.strategies.ps.spare import serve_when_told
+from paceline.record_parts import MeasuredLink, MeasuredNetwork
+from paceline.strategies.ps.spare import serve_on_request
 from paceline.testbed.hosts import Testbed
 from paceline.traffic.catalogue import MEMBERS
-from paceline.workers.assignment import Assignment, Gifts, log_of
+from paceline.workers import messages
+from paceline.workers.assignment import Assignment, Handles, log_of
+from paceline.workers.messages import AnyMessage, Order
 from paceline.workers.process import main
-from paceline.workers.report import WorkerReport, report_from
+from paceline.workers.report import WorkerReport
 
 _LOOK_EVERY_SECONDS = 0.5
 _SETTLE_SECONDS = 1.0  # after a first failure: time for the true cause to show itself
@@ -71,8 +70,8 @@ class LocalEngine:
         no_mps: dict[str, str] = {}
         mps = cuda.mps_daemon() if plan.spec.mps else contextlib.nullcontext(no_mps)
         try:
-            with mps as extra, Crew(plan, scratch, out / "checkpoints", extra, hosts) as crew:
-                reports = crew.supervise(display)
+            with mps as extra, WorkerProcesses(plan, scratch, out / "checkpoints", extra, hosts) as workers:
+                reports = workers.supervise(display)
             return collect(plan, reports, scratch, out, wall_seconds=time.perf_counter() - begun, network=network)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -88,7 +87,7 @@ class LocalEngine:
         return MeasuredNetwork(asked=plan.spec.network, nodes=measured), self._testbed.hosts[: plan.spec.nodes]
 
 
-class Crew:
+class WorkerProcesses:
     """The worker processes of one run; leaving the context ends them all, and what they started."""
 
     def __init__(
@@ -110,7 +109,7 @@ class Crew:
         self._connections: list[Connection[bytes, bytes]] = []
         self._watched = [Watched(rank) for rank in range(plan.spec.workers)]
         variables = {**os.environ, **environment}
-        # torch makes this folder when it is imported, among the temporary files unless told where.
+        # torch makes this folder when it is imported, among the temporary files unless the variable is set.
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "paceline" / "torchinductor"
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
         self._context = multiprocessing.get_context("forkserver")
@@ -123,7 +122,7 @@ class Crew:
 
     def _start(self, checkpoints: Path, variables: dict[str, str]) -> None:
         plan, scratch = self._plan, self._scratch
-        lines = [self._start_server(number) for number in range(plan.traffic.servers)]
+        servers = [self._start_server(number) for number in range(plan.traffic.servers)]
         with self._listener() as listener:
             for rank in range(plan.spec.workers):
                 assignment = Assignment(
@@ -138,9 +137,9 @@ class Crew:
                     checkpoints=checkpoints,
                     environment=variables,
                 )
-                self._start_worker(assignment, Gifts(listener, lines) if rank == 0 else Gifts())
-        for line in lines:
-            line.close()  # rank 0's is the only other end now: when it is gone, so are the servers
+                self._start_worker(assignment, Handles(listener, servers) if rank == 0 else Handles())
+        for connection in servers:
+            connection.close()  # rank 0's is the only other end now: when it is gone, so are the servers
 
     def _listener(self) -> socket.socket:
         """For the store that rank 0 will own: on loopback, or on the address of rank 0's host."""
@@ -151,9 +150,11 @@ class Crew:
             host.namespace, lambda: socket.create_server((host.address, 0), backlog=self._plan.spec.workers)
         )
 
-    def _start_worker(self, assignment: Assignment, gifts: Gifts) -> None:
+    def _start_worker(self, assignment: Assignment, handles: Handles) -> None:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=main, args=(assignment, theirs, gifts), name=f"worker-{assignment.rank}")
+        process = self._context.Process(
+            target=main, args=(assignment, theirs, handles), name=f"worker-{assignment.rank}"
+        )
         with _undisturbed():
             process.start()
             self._processes.append(process)
@@ -164,14 +165,14 @@ class Crew:
         ours, theirs = self._context.Pipe()
         log = self._scratch / f"server-{number}.log"
         host = self._hosts[self._plan.placement.servers[number].node] if self._hosts else None
-        process = self._context.Process(target=serve_when_told, args=(theirs, log, host), name=f"server-{number}")
+        process = self._context.Process(target=serve_on_request, args=(theirs, log, host), name=f"server-{number}")
         with _undisturbed():
             process.start()
             self._servers.append(process)
         theirs.close()
         return ours
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "WorkerProcesses":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,11 +192,11 @@ class Crew:
 
     def supervise(self, display: Display) -> list[WorkerReport]:
         """Follow the workers until all have reported; raise what went wrong."""
-        with _heard_later() as heard:
+        with _noted_signals() as noted:
             while any(w.report is None for w in self._watched):
-                if heard:
-                    self._obey(heard[0], display)
-                    heard.clear()  # a signal to the process and to its group is one wish
+                if noted:
+                    self._obey(noted[0], display)
+                    noted.clear()  # a signal to the process and to its group is one wish
                 self._listen(display, _LOOK_EVERY_SECONDS)
                 if self._failures:
                     self._raise_cause(display)
@@ -205,7 +206,7 @@ class Crew:
         return [w.report for w in self._watched if w.report is not None]
 
     def _listen(self, display: Display, seconds: float) -> None:
-        """Take in whatever the workers say within `seconds`, and notice those that are gone."""
+        """Handle the messages that arrive within `seconds`, and notice workers that are gone."""
         sources: dict[Any, int] = {}
         for rank, watched in enumerate(self._watched):
             if watched.report is None and all(f.rank != rank for f in self._failures):
@@ -222,33 +223,33 @@ class Crew:
         connection = self._connections[rank]
         with contextlib.suppress(EOFError, OSError):
             while connection.poll():
-                self._hear(rank, json.loads(connection.recv_bytes()), display)
+                self._handle(rank, messages.decode(connection.recv_bytes()), display)
 
-    def _hear(self, rank: int, message: dict[str, Any], display: Display) -> None:
+    def _handle(self, rank: int, message: AnyMessage, display: Display) -> None:
         watched = self._watched[rank]
-        kind = message.pop("kind")
-        if kind == "done":
-            watched.report = report_from(message["report"])
-        elif kind == "failed":
-            self._failures.append(failure_said(rank, message))
-        elif kind == "where":
-            watched.where = message
-        elif kind == "waiting":
-            watched.waiting = True
-        elif kind == "enough":
-            watched.enough = True
-            if all(w.enough for w in self._watched):
-                self._order("enough")
-        elif kind == "ready":
-            watched.progressed(message["step"])
-            if rank == 0:
-                display.ready(**message)
-        elif kind == "progress":
-            watched.progressed(message["step"])
-            if rank == 0 and message["phase"] == "training":
-                display.progress(step=message["step"], samples=message["samples"], loss=message["loss"])
-        elif kind == "validation":
-            display.validation(msgspec.convert(message["validation"], Validation))
+        match message:
+            case messages.Finished(report=report):
+                watched.report = report
+            case messages.Failed():
+                self._failures.append(failure_from(rank, message))
+            case messages.Located():
+                watched.location = message
+            case messages.Waiting():
+                watched.waiting = True
+            case messages.Precise():
+                watched.precise = True
+                if all(w.precise for w in self._watched):
+                    self._order("all precise")
+            case messages.Ready(step=step, total_steps=total):
+                watched.progressed(step)
+                if rank == 0:
+                    display.ready(step=step, total_steps=total)
+            case messages.Advanced(step=step, phase=phase, samples=samples, loss=loss):
+                watched.progressed(step)
+                if rank == 0 and phase == "training":
+                    display.progress(step=step, samples=samples, loss=loss)
+            case messages.Validated(validation=validation):
+                display.validation(validation)
 
     def _note_lost(self, rank: int) -> None:
         if self._watched[rank].report is not None or any(f.rank == rank for f in self._failures):
@@ -295,16 +296,16 @@ class Crew:
         for watched in self._watched:
             if watched.report is None:
                 with contextlib.suppress(OSError):
-                    self._connections[watched.rank].send_bytes(json.dumps({"order": "where"}).encode())
+                    self._connections[watched.rank].send_bytes(messages.encode_order("locate"))
         until = time.monotonic() + _SETTLE_SECONDS
         while (left := until - time.monotonic()) > 0:
             self._listen(display, left)
         # Those who wait in exchange wait for someone: who does not answer, or is elsewhere, holds them up.
-        silent = [w for w in late if w.where is None]
-        elsewhere = [w for w in late if w.where is not None and w.where["phase"] != "exchange"]
+        silent = [w for w in late if w.location is None]
+        elsewhere = [w for w in late if w.location is not None and w.location.phase != "exchange"]
         held_up_by = (silent or elsewhere or late)[0]
         seconds = held_up_by.late_seconds(timeout) or 0.0
-        doing = "does not answer" if held_up_by.where is None else f"is in {held_up_by.where['phase']}"
+        doing = "does not answer" if held_up_by.location is None else f"is in {held_up_by.location.phase}"
         raise self._describe(
             Failure(
                 held_up_by.rank,
@@ -333,25 +334,25 @@ class Crew:
         self._stop_before = time.monotonic() + max(_STOP_SECONDS, _STOP_STEPS * slowest)
         self._order("stop")
 
-    def _order(self, order: str) -> None:
+    def _order(self, order: Order) -> None:
         for connection in self._connections:
             with contextlib.suppress(OSError):
-                connection.send_bytes(json.dumps({"order": order}).encode())
+                connection.send_bytes(messages.encode_order(order))
 
 
 @contextlib.contextmanager
-def _heard_later() -> Iterator[list[Callable[[], object]]]:
+def _noted_signals() -> Iterator[list[Callable[[], object]]]:
     """Signals that ask to stop, noted as they come, each with what would have been done about it."""
-    heard: list[Callable[[], object]] = []
+    noted: list[Callable[[], object]] = []
     in_main = threading.current_thread() is threading.main_thread()  # signals are nobody else's business
     stoppers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if in_main else ()
     before = {number: handler for number in stoppers if callable(handler := signal.getsignal(number))}
     for number in before:
         signal.signal(
-            number, lambda number, frame: heard.append(partial(before[signal.Signals(number)], number, frame))
+            number, lambda number, frame: noted.append(partial(before[signal.Signals(number)], number, frame))
         )
     try:
-        yield heard
+        yield noted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -360,10 +361,10 @@ def _heard_later() -> Iterator[list[Callable[[], object]]]:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Let signals wait: a process that is interrupted while it is started belongs to nobody and is never ended."""
-    with _heard_later() as heard:
+    with _noted_signals() as noted:
         yield
-    if heard:
-        heard[0]()
+    if noted:
+        noted[0]()
 
 
 def _how_it_ended(code: int | None) -> str:

@@ -1,12 +1,12 @@
-"""How each worker is doing: what it said last, whether it is late, and which failure was the cause."""
+"""The state of each worker: its last message, whether it is late, and which failure was the cause."""
 
 import statistics
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from paceline import errors
 from paceline.errors import PacelineError, RunError, ServerLost, WorkerFailed
+from paceline.workers.messages import Failed, Located
 from paceline.workers.report import WorkerReport
 
 _BEFORE_FIRST_STEP_SECONDS = 300.0
@@ -35,9 +35,9 @@ class Watched:
 
     rank: int
     report: WorkerReport | None = None
-    where: dict[str, Any] | None = None
-    enough: bool = False
-    """Whether its rate is known as well as was asked for."""
+    location: Located | None = None
+    precise: bool = False
+    """Whether it has measured its throughput as precisely as the user asked for."""
 
     waiting: bool = False
     """Whether it has done its part, and waits for the others to do theirs."""
@@ -74,12 +74,12 @@ class Watched:
 
 
 def cause(failures: list[Failure]) -> Failure:
-    """The failure that explains the others: the weightiest, and of those the earliest step's, and the first told."""
+    """The failure that explains the others: the weightiest, then the earliest step's, then the first."""
     return min(failures, key=lambda f: (-f.weight, f.step))
 
 
-def failure_said(rank: int, message: dict[str, Any]) -> Failure:
-    """A failure that a worker told of itself."""
-    error = errors.by_name(message["error"])
+def failure_from(rank: int, message: Failed) -> Failure:
+    """The failure that a worker reported."""
+    error = errors.by_name(message.error)
     weight = 0 if error in (WorkerFailed, ServerLost, RunError) else 1  # a server's refusal is a RunError
-    return Failure(rank, error, message["message"], weight, step=message.get("step", 0))
+    return Failure(rank, error, message.message, weight, step=message.step)

@@ -30,8 +30,8 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
-    """Whom a feed serves: one worker, its device, and what all workers have agreed on."""
+class FeedContext:
+    """The worker that a feed serves, its device, and the batch and seed that all workers share."""
 
     rank: int
     size: int

@@ -9,7 +9,7 @@ from paceline import grammar
 from paceline.grammar import require
 
 if TYPE_CHECKING:
-    from paceline.feeds.base import Feed, Seat
+    from paceline.feeds.base import Feed, FeedContext
     from paceline.workloads.base import Examples
 
 
@@ -94,10 +94,10 @@ def check(text: str) -> str:
     return grammar.write(*resolve(text))
 
 
-def build(text: str, examples: "Examples", seat: "Seat") -> "Feed":
+def build(text: str, examples: "Examples", context: "FeedContext") -> "Feed":
     """The feed that `text` names, of these examples for this worker."""
     name, options = resolve(text)
     module, _, function = FEEDS[name].builder.partition(":")
     builder = getattr(importlib.import_module(f"paceline.feeds.{module}"), function)
-    feed: Feed = builder(options, examples, seat)
+    feed: Feed = builder(options, examples, context)
     return feed

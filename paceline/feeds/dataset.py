@@ -4,22 +4,27 @@ import functools
 
 import numpy as np
 
-from paceline.feeds.base import Batch, Feed, Seat
+from paceline.feeds.base import Batch, Feed, FeedContext
 from paceline.feeds.catalogue import DatasetOptions
 from paceline.feeds.order import Order
 from paceline.feeds.prefetch import SteppedFeed
 from paceline.workloads.base import Examples
 
 
-def dataset(options: DatasetOptions, examples: Examples, seat: Seat) -> Feed:
+def dataset(options: DatasetOptions, examples: Examples, context: FeedContext) -> Feed:
     """The feed of these examples for this worker."""
     order = Order(
-        samples=len(examples), batch=seat.batch, rank=seat.rank, size=seat.size, seed=seat.seed, shard=options.shard
+        samples=len(examples),
+        batch=context.batch,
+        rank=context.rank,
+        size=context.size,
+        seed=context.seed,
+        shard=options.shard,
     )
     return SteppedFeed(
         functools.partial(batch_of, examples, order),
         steps_per_epoch=order.steps_per_epoch,
-        device=seat.device,
+        device=context.device,
         loaders=options.loaders,
         prefetch=options.prefetch,
     )

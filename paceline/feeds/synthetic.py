@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paceline.errors import DataError
-from paceline.feeds.base import Batch, Feed, Seat
+from paceline.feeds.base import Batch, Feed, FeedContext
 from paceline.feeds.catalogue import SyntheticOptions
 from paceline.feeds.order import Purpose, entropy
 from paceline.feeds.prefetch import SteppedFeed
@@ -43,19 +43,19 @@ class Pattern:
 Draw: TypeAlias = Callable[[tuple[Pattern, ...], np.random.SeedSequence], BatchTensors]
 
 
-def synthetic(options: SyntheticOptions, examples: Examples, seat: Seat) -> Feed:
+def synthetic(options: SyntheticOptions, examples: Examples, context: FeedContext) -> Feed:
     """The feed of batches like these examples for this worker."""
     if not len(examples):
         raise DataError("The data has no training samples: a synthetic feed needs at least one to imitate.")
     # The same samples for every worker: sentences of other lengths would give workers unequal work.
-    rows = np.arange(seat.batch, dtype=np.int64) % len(examples)
+    rows = np.arange(context.batch, dtype=np.int64) % len(examples)
     patterns = tuple(Pattern.of(t) for t in examples.batch(rows))
     draw = draw_with_numpy if options.at == "python" else draw_with_torch
-    make = functools.partial(batch_like, patterns, draw, seat)
+    make = functools.partial(batch_like, patterns, draw, context)
     if options.at == "device":
-        return ConstantFeed(make(0).to(seat.device))
+        return ConstantFeed(make(0).to(context.device))
     loaders = max(1, options.loaders) if options.at == "python" else 0
-    return SteppedFeed(make, steps_per_epoch=None, device=seat.device, loaders=loaders, prefetch=options.prefetch)
+    return SteppedFeed(make, steps_per_epoch=None, device=context.device, loaders=loaders, prefetch=options.prefetch)
 
 
 class ConstantFeed:
@@ -74,10 +74,10 @@ class ConstantFeed:
         """Nothing works in the background."""
 
 
-def batch_like(patterns: tuple[Pattern, ...], draw: Draw, seat: Seat, step: int) -> Batch:
+def batch_like(patterns: tuple[Pattern, ...], draw: Draw, context: FeedContext, step: int) -> Batch:
     """A full batch; its numbers depend on the seed, the rank and the step alone."""
-    tensors = draw(patterns, entropy(seat.seed, Purpose.SYNTHETIC, seat.rank, step))
-    return Batch(tensors, seat.batch, seat.batch * seat.size)
+    tensors = draw(patterns, entropy(context.seed, Purpose.SYNTHETIC, context.rank, step))
+    return Batch(tensors, context.batch, context.batch * context.size)
 
 
 def draw_with_torch(patterns: tuple[Pattern, ...], start: np.random.SeedSequence) -> BatchTensors:

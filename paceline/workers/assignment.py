@@ -1,4 +1,4 @@
-"""What one worker process is told when it starts: plain data."""
+"""What one worker process receives when it starts: plain data."""
 
 import socket
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class Assignment:
 
     @property
     def rates_only(self) -> bool:
-        """Whether of a device only a rate is known, so that the model's arithmetic has to tell how a step divides."""
+        """Whether of a device only a rate is known, so that the model's arithmetic decides how a step divides."""
         return any(isinstance(pace, Rate) for pace in self.paces)
 
     @property
@@ -83,14 +83,14 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Gifts:
-    """What only rank 0 is handed: open sockets and lines, which must have one owner."""
+class Handles:
+    """Open sockets and connections that only rank 0 receives, because each must have one owner."""
 
     listener: socket.socket | None = None
     """For the store, on loopback or on the address of rank 0's host."""
 
-    server_lines: "list[Connection[bytes, bytes]]" = field(default_factory=list)
-    """To servers that wait to be told what to serve."""
+    server_connections: "list[Connection[bytes, bytes]]" = field(default_factory=list)
+    """To servers that wait for their configuration."""
 
 
 def log_of(scratch: Path, rank: int) -> Path:

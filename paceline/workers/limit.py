@@ -1,4 +1,4 @@
-"""When training ends: after so many steps, after so much time, when enough was measured, or because the user asked."""
+"""When training ends: after a number of steps or seconds, when the throughput is precise enough, or on request."""
 
 import time
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 class Limit:
-    """Tells every worker at the same step that it was the last one.
+    """Ends training at the same step on every worker.
 
     With a strategy that waits for all workers, nobody may stop a step earlier than the others. Rank 0 decides and
-    tells its decision at steps that all know beforehand, about twice a second. Otherwise each worker decides alone.
+    sends its decision at steps that all know beforehand, about twice a second. Otherwise each worker decides alone.
     """
 
     def __init__(
@@ -25,14 +25,14 @@ class Limit:
         seconds: float | None,
         synchronous: bool,
         asked_to_stop: Callable[[], bool],
-        measured_enough: Callable[[], bool] | None = None,
+        precise_enough: Callable[[], bool] | None = None,
     ) -> None:
         self._group = group
         self._total_steps = total_steps
         self._seconds = seconds
         self._together = synchronous and group.size > 1
         self._asked_to_stop = asked_to_stop
-        self._measured_enough = measured_enough
+        self._precise_enough = precise_enough
         self._next_look = 0
         self._begun = self._last_look = time.perf_counter()
         self._last_step = 0
@@ -56,7 +56,7 @@ class Limit:
 
     def _over(self) -> bool:
         late = self._seconds is not None and time.perf_counter() - self._begun >= self._seconds
-        return late or self._asked_to_stop() or (self._measured_enough is not None and self._measured_enough())
+        return late or self._asked_to_stop() or (self._precise_enough is not None and self._precise_enough())
 
     def _agree(self, done: int) -> tuple[bool, int]:
         now = time.perf_counter()

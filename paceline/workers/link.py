@@ -1,14 +1,13 @@
-"""A worker's line to the process that started it: JSON out, orders in, and the end of one ends the other."""
+"""A worker's connection to the process that started it: it sends messages, receives orders, and ends with it."""
 
-import json
 import os
 import shutil
 import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
+from paceline.workers.messages import Advanced, AnyMessage, Located, decode_order, encode
 from paceline.workers.timing.clock import Clock
 
 _PROGRESS_EVERY_SECONDS = 0.25
@@ -22,45 +21,45 @@ class ParentLink:
         self._scratch = scratch
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._enough = threading.Event()
+        self._all_precise = threading.Event()
         self._last_progress = 0.0
         self.phase = "start-up"
         self.step = 0
         self.clock: Clock | None = None
         threading.Thread(target=self._listen, name="link", daemon=True).start()
 
-    def send(self, kind: str, **content: Any) -> None:
-        """Tell the parent."""
+    def send(self, message: AnyMessage) -> None:
+        """Send a message to the parent."""
         with self._lock:
-            self._connection.send_bytes(json.dumps({"kind": kind, **content}).encode())
+            self._connection.send_bytes(encode(message))
 
-    def progress(self, **content: Any) -> None:
-        """Tell the parent how far it is, a few times a second at the most."""
+    def progress(self, message: Advanced) -> None:
+        """Report progress to the parent, a few times a second at the most."""
         now = time.perf_counter()
         if now - self._last_progress >= _PROGRESS_EVERY_SECONDS:
             self._last_progress = now
-            self.send("progress", **content)
+            self.send(message)
 
     def asked_to_stop(self) -> bool:
         """Whether the parent wants an orderly end."""
         return self._stop.is_set()
 
-    def enough_everywhere(self) -> bool:
-        """Whether every worker's rate is known as well as was asked for."""
-        return self._enough.is_set()
+    def all_precise(self) -> bool:
+        """Whether every worker has measured its throughput as precisely as the user asked for."""
+        return self._all_precise.is_set()
 
     def _listen(self) -> None:
         while True:
             try:
-                order = json.loads(self._connection.recv_bytes())["order"]
+                order = decode_order(self._connection.recv_bytes())
             except (EOFError, OSError):
                 # The parent is gone: nobody waits for this worker any more, or tidies up after it.
                 shutil.rmtree(self._scratch, ignore_errors=True)
                 os._exit(1)
             if order == "stop":
                 self._stop.set()
-            elif order == "enough":
-                self._enough.set()
-            elif order == "where":
+            elif order == "all precise":
+                self._all_precise.set()
+            else:
                 phase = self.clock.running if self.clock and self.phase == "training" else self.phase
-                self.send("where", phase=phase, step=self.step)
+                self.send(Located(phase=phase, step=self.step))

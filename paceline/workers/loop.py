@@ -19,8 +19,8 @@ from paceline.workloads.base import BatchTensors, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
-    """What stays the same during a run."""
+class LoopConfig:
+    """Everything that the training loop uses and that stays the same during a run."""
 
     workload: Workload
     module: nn.Module
@@ -40,28 +40,28 @@ class Course:
     """
 
     progress: Callable[[Progress, float], None]
-    """Told after every step."""
+    """Called after every step."""
 
     finished: Callable[[], None] = lambda: None
-    """Told after the last step: from now on this worker only waits for the others."""
+    """Called after the last step: from now on this worker only waits for the others."""
 
 
-def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
+def train(config: LoopConfig, batches: Iterator[Batch], progress: Progress) -> None:
     """Train until the limit is reached. Synchronisation points: the barriers, `exchange`, reading the loss."""
-    replica, clock, rank = course.replica, course.clock, course.group.rank
-    course.module.train()
-    course.group.barrier()  # fence: all begin together
-    course.limit.begin(progress.step)
+    replica, clock, rank = config.replica, config.clock, config.group.rank
+    config.module.train()
+    config.group.barrier()  # fence: all begin together
+    config.limit.begin(progress.step)
     clock.begin()
     last = False
     while not last:
         batch = next(batches)
         clock.mark("input")
         loss_sum = 0.0
-        for tensors, share, final in micro_batches(batch, course.accumulate):
-            course.module.train(batch.samples > 0)  # a stand-in leaves buffers and random state alone
-            with course.precision():
-                loss = course.workload.loss(replica.model, tensors)
+        for tensors, share, final in micro_batches(batch, config.accumulate):
+            config.module.train(batch.samples > 0)  # a stand-in leaves buffers and random state alone
+            with config.precision():
+                loss = config.workload.loss(replica.model, tensors)
             clock.mark("forward")
             replica.backward(loss, share=share, last=final)
             value = float(loss.detach())  # reading the loss waits for the device
@@ -71,22 +71,22 @@ def train(course: Course, batches: Iterator[Batch], progress: Progress) -> None:
             loss_sum += value * share.samples
         replica.exchange(batch.samples)  # all waiting for others is here
         clock.mark("exchange")
-        replica.update(course.schedule.rate(progress.step))
+        replica.update(config.schedule.rate(progress.step))
         clock.mark("update")
         progress.step += 1
         progress.samples_seen += batch.samples
         mean_loss = loss_sum / batch.samples if batch.samples else math.nan
-        units = course.workload.units(batch.tensors) if batch.samples else 0
-        course.progress(progress, mean_loss)
-        last = course.limit.reached(progress.step)
+        units = config.workload.units(batch.tensors) if batch.samples else 0
+        config.progress(progress, mean_loss)
+        last = config.limit.reached(progress.step)
         clock.end_step(samples=batch.samples, units=units, loss=mean_loss)
-        over = course.pause(progress, last)
+        over = config.pause(progress, last)
         if over is not None:
             last = over
-            course.group.barrier()  # fence: all go on together
+            config.group.barrier()  # fence: all go on together
             clock.begin()
-    course.finished()
-    course.group.barrier()  # fence: nobody leaves before all are done
+    config.finished()
+    config.group.barrier()  # fence: nobody leaves before all are done
 
 
 def micro_batches(batch: Batch, count: int) -> Iterator[tuple[BatchTensors, Share, bool]]:

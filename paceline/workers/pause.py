@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import nn
 
@@ -16,6 +15,7 @@ from paceline.strategies.group import Group
 from paceline.workers import checkpoint
 from paceline.workers.checkpoint import Progress
 from paceline.workers.link import ParentLink
+from paceline.workers.messages import Advanced, Validated, Waiting
 from paceline.workers.timing.meter import Meter
 from paceline.workers.validation import validate
 from paceline.workloads.base import Data, Workload
@@ -50,7 +50,7 @@ class Pause:
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
         self.meter.pause()
-        self.link.send("waiting")  # without a barrier the others may be far behind
+        self.link.send(Waiting())  # without a barrier the others may be far behind
         self.replica.settle()  # first of all: a worker that is held back by one that has come here must be let go
         words = self.group.all_gather(torch.tensor([progress.step, int(last), int(self.link.asked_to_stop())]))
         step, last, hurried = int(words[0][0]), any(bool(w[1]) for w in words), any(bool(w[2]) for w in words)
@@ -92,8 +92,8 @@ class Pause:
         samples = sum(int(n) for n in self.group.all_gather(torch.tensor([progress.samples_seen])))
         self.results.append(Validation(epoch=epoch, step=progress.step, samples=samples, loss=loss, metrics=figures))
         if self.group.rank == 0:
-            self.link.send("validation", validation=msgspec.to_builtins(self.results[-1]))
+            self.link.send(Validated(validation=self.results[-1]))
 
     def _go_on(self) -> bool:
-        self.link.progress(step=self.link.step, phase="validation")
+        self.link.progress(Advanced(step=self.link.step, phase="validation"))
         return not self.link.asked_to_stop()

@@ -8,17 +8,16 @@ import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
-import msgspec
-
 from paceline import netns
 from paceline.devices.cpu import bf16_kernels_work
 from paceline.errors import PacelineError
-from paceline.workers.assignment import Assignment, Gifts
+from paceline.workers.assignment import Assignment, Handles
 from paceline.workers.link import ParentLink
+from paceline.workers.messages import Failed, Finished
 
 
-def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: Gifts) -> None:
-    """Run as assigned and leave at once; the parent hears either the report or the cause."""
+def main(assignment: Assignment, connection: "Connection[bytes, bytes]", handles: Handles) -> None:
+    """Run as assigned and leave at once; the parent receives either the report or the error."""
     if assignment.host is not None:
         netns.enter(assignment.host.namespace)  # before any thread or socket: both belong to where they began
     os.setpgid(0, 0)  # this worker and its loaders are one process group, ended as one
@@ -35,13 +34,13 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", gifts: 
     try:
         from paceline.workers.run import run
 
-        link.send("done", report=msgspec.to_builtins(run(assignment, link, gifts)))
+        link.send(Finished(report=run(assignment, link, handles)))
     except BaseException as error:
-        # Peers may be stuck in a collective with this worker, so nothing is torn down in order: tell, and go.
+        # Peers may be stuck in a collective with this worker, so nothing is torn down in order: report, and leave.
         traceback.print_exc()
         kind = type(error).__name__ if isinstance(error, PacelineError) else "WorkerFailed"
         text = str(error) if isinstance(error, PacelineError) else f"{type(error).__name__}: {error}{_hint(error)}"
-        link.send("failed", error=kind, message=text, step=link.step)
+        link.send(Failed(error=kind, message=text, step=link.step))
         _leave(1)
     _leave(0)
 

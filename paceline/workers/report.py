@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from paceline.record_parts import TrafficCount, Validation, WallSeconds, WorkloadFacts
 
 
@@ -73,8 +71,3 @@ class WorkerReport:
     strategy: StrategyFigures
     versions: Mapping[str, str]
     emulated: EmulatedUse | None
-
-
-def report_from(content: object) -> WorkerReport:
-    """The report in a message of a worker."""
-    return msgspec.convert(content, WorkerReport)

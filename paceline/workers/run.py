@@ -16,12 +16,13 @@ from paceline.record_parts import DataSource, TrafficCount, WallSeconds, Workloa
 from paceline.spec import RunSpec
 from paceline.traffic.base import Payload, by_pattern, claimed_bytes
 from paceline.workers.assemble import Parts, assemble
-from paceline.workers.assignment import Assignment, Gifts
+from paceline.workers.assignment import Assignment, Handles
 from paceline.workers.checkpoint import Progress
 from paceline.workers.emulation import EmulatedModel, MeteredReplica
 from paceline.workers.limit import Limit
 from paceline.workers.link import ParentLink
-from paceline.workers.loop import Course, train
+from paceline.workers.loop import LoopConfig, train
+from paceline.workers.messages import Advanced, Precise, Ready, Waiting
 from paceline.workers.pause import Pause
 from paceline.workers.report import EmulatedUse, StrategyFigures, TensorSize, WorkerReport
 from paceline.workers.schedule import Schedule
@@ -30,27 +31,27 @@ from paceline.workers.timing.meter import meter_for
 _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
-def run(assignment: Assignment, link: ParentLink, gifts: Gifts) -> WorkerReport:
+def run(assignment: Assignment, link: ParentLink, handles: Handles) -> WorkerReport:
     """Train as assigned; what this worker has to report."""
     begun = time.perf_counter()
-    parts = assemble(assignment, gifts)
+    parts = assemble(assignment, handles)
     try:
         total = _total_steps(parts)
         pause = _pause(parts, assignment, link)
-        course = _course(parts, link, total, pause)
-        link.phase, link.clock = "training", course.clock
-        link.send("ready", step=parts.progress.step, total_steps=total)
+        config = _loop_config(parts, link, total, pause)
+        link.phase, link.clock = "training", config.clock
+        link.send(Ready(step=parts.progress.step, total_steps=total))
         started = time.perf_counter()
         pause.meter.resume()
-        train(course, parts.feed.batches(parts.progress.step), parts.progress)
+        train(config, parts.feed.batches(parts.progress.step), parts.progress)
         pause.meter.pause()
         training = time.perf_counter() - started
-        np.savez(assignment.series, **course.clock.series().arrays())  # type: ignore[arg-type]  # names are never allow_pickle
+        np.savez(assignment.series, **config.clock.series().arrays())  # type: ignore[arg-type]  # names are never allow_pickle
         return _report(
             parts,
             assignment.slot,
             pause,
-            course,
+            config,
             wall_seconds=WallSeconds(
                 start_up=started - begun,
                 training=training - pause.validation_seconds - pause.checkpoint_seconds,
@@ -79,17 +80,17 @@ def _pause(parts: Parts, assignment: Assignment, link: ParentLink) -> Pause:
     )
 
 
-def _course(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> Course:
+def _loop_config(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> LoopConfig:
     spec = parts.spec
     warmup = spec.lr_warmup or 0
 
     def report(progress: Progress, loss: float) -> None:
         link.step = progress.step
         samples = progress.samples_seen * parts.group.size  # about: for the display only
-        told = None if isinstance(parts.module, EmulatedModel) else loss
-        link.progress(step=progress.step, samples=samples, loss=told, phase="training")
+        known = None if isinstance(parts.module, EmulatedModel) else loss  # an emulated device computes no loss
+        link.progress(Advanced(step=progress.step, phase="training", samples=samples, loss=known))
 
-    return Course(
+    return LoopConfig(
         workload=parts.workload,
         module=parts.module,
         replica=parts.replica,
@@ -102,35 +103,35 @@ def _course(parts: Parts, link: ParentLink, total: int | None, pause: Pause) -> 
             seconds=spec.seconds,
             synchronous=parts.strategy.same_steps,
             asked_to_stop=link.asked_to_stop,
-            measured_enough=_enough(parts, link) if spec.until_percent is not None else None,
+            precise_enough=_precise_enough(parts, link) if spec.until_percent is not None else None,
         ),
         accumulate=spec.accumulate,
         precision=lambda: _precision(spec, parts.device),
         pause=pause,
         progress=report,
-        finished=lambda: link.send("waiting"),
+        finished=lambda: link.send(Waiting()),
     )
 
 
-def _enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
-    """Whether the rate is known well enough by now: this worker's, or, where nobody waits for others, everybody's."""
-    stopping, told, said = Stopping(parts.spec.until_percent or 0.0), 0, False
+def _precise_enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
+    """Whether the throughput is precise enough: this worker's, or that of all where workers do not wait for others."""
+    stopping, read, reported = Stopping(parts.spec.until_percent or 0.0), 0, False
     together = parts.strategy.same_steps
 
-    def enough() -> bool:
-        nonlocal told, said
-        for seconds, units in parts.clock.paces(told):
+    def precise_enough() -> bool:
+        nonlocal read, reported
+        for seconds, units in parts.clock.paces(read):
             stopping.step(seconds, units)
-            told += 1
+            read += 1
         narrow = stopping.narrow_enough()
         if together:
             return narrow
-        if narrow and not said:
-            said = True
-            link.send("enough")
-        return link.enough_everywhere()
+        if narrow and not reported:
+            reported = True
+            link.send(Precise())
+        return link.all_precise()
 
-    return enough
+    return precise_enough
 
 
 def _gpu(device: torch.device) -> str | None:
@@ -163,9 +164,9 @@ def _total_steps(parts: Parts) -> int | None:
 
 
 def _report(
-    parts: Parts, slot: Slot, pause: Pause, course: Course, *, wall_seconds: WallSeconds, stopped_early: bool
+    parts: Parts, slot: Slot, pause: Pause, config: LoopConfig, *, wall_seconds: WallSeconds, stopped_early: bool
 ) -> WorkerReport:
-    steps = len(course.clock.series().end)
+    steps = len(config.clock.series().end)
     trained = {name: p for name, p in parts.module.named_parameters() if p.requires_grad}
     return WorkerReport(
         device=slot.device,
@@ -181,8 +182,8 @@ def _report(
         validation=tuple(pause.results),
         updates=parts.progress.step,
         samples_seen=parts.progress.samples_seen,
-        lr=course.schedule.target,
-        lr_warmup_steps=course.schedule.warmup_steps,
+        lr=config.schedule.target,
+        lr_warmup_steps=config.schedule.warmup_steps,
         traffic=_traffic(parts, steps, pause.settles),
         strategy=_strategy_figures(parts),
         versions={"torch": str(torch.__version__), "python": sys.version.split()[0], "numpy": np.__version__},

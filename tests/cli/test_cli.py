@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.record import SCHEMA_VERSION
+from paceline.migrations import SCHEMA_VERSION
 
 TESTS = Path(__file__).parent.parent
 SMALL = ["faulty:faulty", "--workers", "2", "--strategy", "allreduce"]

@@ -62,7 +62,10 @@ def test_gradients_of_real_size_are_exchanged_and_nothing_is_learned(strategy: s
     assert record.spec.optimizer == "sgd"
     assert [row.busy_percent for row in record.utilisation] == [None] * 3
     assert record.emulation is not None
-    assert 0 <= record.emulation.host_stolen_percent <= record.emulation.host_busy_percent
+    stolen, busy = record.emulation.host_stolen_percent, record.emulation.host_busy_percent
+    assert stolen is not None
+    assert busy is not None
+    assert 0 <= stolen <= busy
 
 
 def test_a_profile_from_a_file_sets_when_every_gradient_is_ready(tmp_path: Path) -> None:

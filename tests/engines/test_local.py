@@ -55,7 +55,10 @@ def test_samples_phases_and_traffic_of_a_record_add_up(strategy: str, tmp_path: 
     assert record.traffic.counted == record.traffic.claimed
     assert record.workload.data == DataSource(source="a line", generated=True)
     assert len(record.learning.loss) == 12
-    assert record.learning.loss[-1] < record.learning.loss[0]
+    first, *_, last = record.learning.loss
+    assert first is not None
+    assert last is not None
+    assert last < first
     assert Record.load(tmp_path) == record
 
 
@@ -98,7 +101,7 @@ def test_workers_that_do_not_wait_still_end_together(strategy: str, tmp_path: Pa
     assert record.learning.validation[-1].samples == sum(samples)
     assert record.traffic.counted == record.traffic.claimed
     if strategy != "independent":
-        assert record.strategy_report["mean_staleness"] > 0
+        assert (record.strategy_report["mean_staleness"] or 0) > 0
 
 
 def test_a_parameter_that_no_gradient_reaches_is_left_alone_and_named(tmp_path: Path) -> None:
@@ -250,16 +253,20 @@ def test_a_last_batch_too_small_for_batch_statistics_says_what_to_do(tmp_path: P
 def test_a_record_says_who_came_late_and_how_busy_everybody_was(tmp_path: Path) -> None:
     record = run(tmp_path, "slowed:slowed:where=backward,seconds=0.1,rank=1", steps=20, validate="off")
     first, second = record.per_worker
-    assert second.last_share > 0.9
+    assert (second.last_share or 0) > 0.9
     assert second.late_seconds == pytest.approx(0.1, rel=0.25)
     assert first.phases.wait == pytest.approx(0.1, rel=0.25)
     assert second.phases.backward > first.phases.backward + 0.075
     assert second.phases.wait < 0.02
     for worker in record.per_worker:
-        assert sum(worker.phases.values()) == pytest.approx(worker.step_seconds, rel=0.01)
+        assert worker.phases.total == pytest.approx(worker.step_seconds, rel=0.01)
+        assert worker.utilisation_percent is not None
         assert 0 < worker.utilisation_percent < 80  # a sleeper needs no processor
     assert [row.device for row in record.utilisation] == [w.device for w in record.per_worker]
-    assert all(0 <= row.stolen_percent <= row.busy_percent for row in record.utilisation)
+    for row in record.utilisation:
+        assert row.stolen_percent is not None
+        assert row.busy_percent is not None
+        assert 0 <= row.stolen_percent <= row.busy_percent
 
 
 def test_a_record_has_the_buckets_and_gradients_that_a_projection_needs(tmp_path: Path) -> None:
@@ -273,7 +280,7 @@ def test_a_record_has_the_buckets_and_gradients_that_a_projection_needs(tmp_path
     assert record.overlap.exposed == pytest.approx(record.phases.exchange + record.phases.wait)
     assert record.overlap.hidden >= 0
     for worker in sidecar.load(tmp_path):
-        begin, end = (worker[name][worker.bucket_step.astype(int)] for name in ("begin", "end"))
+        begin, end = (moments[worker.bucket_step.astype(int)] for moments in (worker.begin, worker.end))
         assert (worker.bucket_ready >= begin).all()
         assert (worker.bucket_end <= end).all()
 
@@ -285,7 +292,7 @@ def test_a_worker_held_back_by_a_staleness_bound_waits(tmp_path: Path) -> None:
     assert quick.phases.wait > 0.01
     assert slow.phases.wait < 0.5 * quick.phases.wait
     assert quick.last_share is None
-    assert record.servers[0].utilisation_percent > 0
+    assert (record.servers[0].utilisation_percent or 0) > 0
 
 
 def test_a_run_ends_by_itself_once_its_rate_is_known(tmp_path: Path) -> None:

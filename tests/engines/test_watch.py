@@ -1,9 +1,11 @@
 """Which worker is late, and which failure explains the others."""
 
+from typing import cast
+
 import pytest
 
 from paceline.engines import watch
-from paceline.engines.watch import Failure, Watched, cause, failure_said
+from paceline.engines.watch import Failure, Watched, cause, failure_from
 from paceline.errors import (
     Hang,
     NonFiniteLoss,
@@ -16,6 +18,8 @@ from paceline.errors import (
     WorkerFailed,
     WorkerLost,
 )
+from paceline.workers.messages import Failed
+from paceline.workers.report import WorkerReport
 
 
 class Time:
@@ -98,15 +102,15 @@ def test_a_silent_worker_is_late_after_the_allowed_time_and_not_before(time: Tim
 
 def test_a_worker_that_has_reported_is_never_late(time: Time) -> None:
     worker = watched(time, pace=1)
-    worker.report = {}
+    worker.report = cast(WorkerReport, object())
     time.now += 10_000
     assert worker.late_seconds(1.0) is None
 
 
 def test_a_killed_worker_explains_its_peers_errors() -> None:
-    torn = failure_said(0, {"error": "WorkerFailed", "message": "connection reset"})
+    torn = failure_from(0, Failed(error="WorkerFailed", message="connection reset"))
     killed = Failure(1, WorkerLost, "killed", weight=2)
-    named = failure_said(2, {"error": "NonFiniteLoss", "message": "nan"})
+    named = failure_from(2, Failed(error="NonFiniteLoss", message="nan"))
     assert cause([torn, named, killed]) is killed
     assert cause([torn, named]) is named
     assert cause([torn]) is torn
@@ -133,10 +137,10 @@ def test_of_equals_the_first_is_the_cause() -> None:
 def test_an_error_that_a_worker_names_weighs_more_than_a_lost_connection(
     error: type[PacelineError], weight: int
 ) -> None:
-    said = failure_said(4, {"error": error.__name__, "message": "words"})
-    assert said == Failure(4, error, "words", weight)
+    failure = failure_from(4, Failed(error=error.__name__, message="words"))
+    assert failure == Failure(4, error, "words", weight)
 
 
 def test_an_error_of_an_unknown_name_is_a_failed_worker() -> None:
-    assert failure_said(0, {"error": "print", "message": "x"}).error is WorkerFailed
-    assert failure_said(0, {"error": "KeyError", "message": "x"}).error is WorkerFailed
+    assert failure_from(0, Failed(error="print", message="x")).error is WorkerFailed
+    assert failure_from(0, Failed(error="KeyError", message="x")).error is WorkerFailed

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paceline.errors import DataError, RunError, SpecError
 from paceline.feeds import catalogue
-from paceline.feeds.base import Batch, Feed, Seat
+from paceline.feeds.base import Batch, Feed, FeedContext
 from paceline.feeds.prefetch import prefetching
 from paceline.workloads.base import Examples, Tensors
 
@@ -28,8 +28,8 @@ CPU = torch.device("cpu")
 Indices = npt.NDArray[np.int64]
 
 
-def seat(rank: int = 0, size: int = 1, batch: int = 8, seed: int = 3) -> Seat:
-    return Seat(rank=rank, size=size, batch=batch, seed=seed, device=CPU)
+def context(rank: int = 0, size: int = 1, batch: int = 8, seed: int = 3) -> FeedContext:
+    return FeedContext(rank=rank, size=size, batch=batch, seed=seed, device=CPU)
 
 
 def numbered(samples: int = 103) -> Tensors:
@@ -93,8 +93,8 @@ def take(feed: Feed, count: int, first_step: int = 0) -> list[Batch]:
         feed.close()
 
 
-def build(text: str, where: Seat | None = None, examples: Examples | None = None) -> Feed:
-    return catalogue.build(text, numbered() if examples is None else examples, where or seat())
+def build(text: str, where: FeedContext | None = None, examples: Examples | None = None) -> Feed:
+    return catalogue.build(text, numbered() if examples is None else examples, where or context())
 
 
 def assert_same(ours: list[Batch], others: list[Batch]) -> None:
@@ -148,7 +148,7 @@ def test_a_feed_that_cannot_exist_is_refused_with_the_remedy(text: str, message:
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_an_epoch_of_all_workers_holds_every_sample_with_its_own_values(size: int) -> None:
     examples = numbered()
-    feeds = [build("dataset", seat(rank, size), examples) for rank in range(size)]
+    feeds = [build("dataset", context(rank, size), examples) for rank in range(size)]
     steps = feeds[0].steps_per_epoch
     assert steps is not None
     seen: list[int] = []
@@ -162,15 +162,15 @@ def test_an_epoch_of_all_workers_holds_every_sample_with_its_own_values(size: in
 
 @pytest.mark.parametrize("text", ["dataset", "dataset:shard=off"])
 def test_resuming_at_a_step_gives_the_batches_of_a_run_from_the_start(text: str) -> None:
-    whole = take(build(text, seat(1, 3)), 14)
+    whole = take(build(text, context(1, 3)), 14)
     for step in (1, 4, 5, 9):
-        assert_same(take(build(text, seat(1, 3)), 14 - step, first_step=step), whole[step:])
+        assert_same(take(build(text, context(1, 3)), 14 - step, first_step=step), whole[step:])
 
 
 @pytest.mark.parametrize("batch", [1, 16])
 def test_an_empty_worker_gets_a_stand_in_of_two_samples_that_counts_nothing(batch: int) -> None:
     # The last global batch has one sample, for rank 0.
-    feeds = [build("dataset", seat(rank, 2, batch), numbered(2 * batch + 1)) for rank in range(2)]
+    feeds = [build("dataset", context(rank, 2, batch), numbered(2 * batch + 1)) for rank in range(2)]
     first, empty = (take(feed, 1, first_step=1)[0] for feed in feeds)
     assert (first.samples, first.global_samples, len(first.tensors[0])) == (1, 1, 1)
     assert (empty.samples, empty.global_samples, len(empty.tensors[0])) == (0, 1, 2)
@@ -178,7 +178,7 @@ def test_an_empty_worker_gets_a_stand_in_of_two_samples_that_counts_nothing(batc
 
 
 def test_without_sharding_all_workers_samples_add_up() -> None:
-    batches = take(build("dataset:shard=off", seat(2, 4)), 13)
+    batches = take(build("dataset:shard=off", context(2, 4)), 13)
     assert [b.samples for b in batches] == [8] * 12 + [7]
     assert [b.global_samples for b in batches] == [32] * 12 + [28]
 
@@ -186,8 +186,8 @@ def test_without_sharding_all_workers_samples_add_up() -> None:
 @pytest.mark.parametrize("text", ["dataset", "dataset:shard=off"])
 @pytest.mark.parametrize("ahead", ["loaders=2", "prefetch=2", "loaders=2,prefetch=2"])
 def test_loaders_and_prefetching_do_not_change_the_batches(text: str, ahead: str) -> None:
-    plain = take(build(text, seat(1, 2)), 12, first_step=3)
-    assert_same(take(build(f"{text}{',' if ':' in text else ':'}{ahead}", seat(1, 2)), 12, first_step=3), plain)
+    plain = take(build(text, context(1, 2)), 12, first_step=3)
+    assert_same(take(build(f"{text}{',' if ':' in text else ':'}{ahead}", context(1, 2)), 12, first_step=3), plain)
 
 
 @pytest.mark.parametrize("text", ["dataset:loaders=2,prefetch=2", "synthetic:at=host", "synthetic:at=python"])
@@ -243,7 +243,7 @@ KINDS = ["synthetic", "synthetic:at=host", "synthetic:at=python"]
 def test_synthetic_batches_have_the_shapes_types_ranges_and_structure_of_real_ones(text: str, batch: int) -> None:
     examples = structured()
     real = examples.batch(np.arange(batch) % 40)
-    feed = build(text, seat(1, 2, batch=batch), examples)
+    feed = build(text, context(1, 2, batch=batch), examples)
     assert feed.steps_per_epoch is None
     for made in take(feed, 3):
         assert (made.samples, made.global_samples) == (batch, 2 * batch)
@@ -265,12 +265,12 @@ def test_a_device_batch_is_the_same_objects_every_time() -> None:
 
 @pytest.mark.parametrize("text", ["synthetic:at=host", "synthetic:at=python"])
 def test_made_batches_differ_by_step_rank_and_seed_and_by_nothing_else(text: str) -> None:
-    run = take(build(text, seat(0, 2)), 4)
+    run = take(build(text, context(0, 2)), 4)
     assert all(differ(a, b) for a, b in itertools.combinations(run, 2))
-    assert differ(run[0], take(build(text, seat(1, 2)), 1)[0])
-    assert differ(run[0], take(build(text, seat(0, 2, seed=4)), 1)[0])
-    assert_same(take(build(text, seat(0, 2)), 2, first_step=2), run[2:])
-    assert_same(take(build(f"{text},prefetch=2", seat(0, 2)), 4), run)
+    assert differ(run[0], take(build(text, context(1, 2)), 1)[0])
+    assert differ(run[0], take(build(text, context(0, 2, seed=4)), 1)[0])
+    assert_same(take(build(text, context(0, 2)), 2, first_step=2), run[2:])
+    assert_same(take(build(f"{text},prefetch=2", context(0, 2)), 4), run)
 
 
 def test_python_batches_are_made_by_another_process_and_host_batches_by_none() -> None:
@@ -379,11 +379,11 @@ def test_a_killed_loader_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPatch)
 WORKER = """
 import signal, time, torch
 from paceline.feeds import catalogue
-from paceline.feeds.base import Seat
+from paceline.feeds.base import FeedContext
 from paceline.workloads.base import Tensors
 from psutil import Process
-seat = Seat(rank=0, size=1, batch=8, seed=0, device=torch.device("cpu"))
-stream = catalogue.build("dataset:loaders=2,prefetch=1", Tensors(torch.arange(64)), seat).batches(0)
+context = FeedContext(rank=0, size=1, batch=8, seed=0, device=torch.device("cpu"))
+stream = catalogue.build("dataset:loaders=2,prefetch=1", Tensors(torch.arange(64)), context).batches(0)
 next(stream)
 print(*(p.pid for p in Process().children()), flush=True)
 time.sleep(60)

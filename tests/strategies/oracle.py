@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from paceline.feeds.base import Batch, Seat
+from paceline.feeds.base import Batch, FeedContext
 from paceline.feeds.catalogue import build as build_feed
 from paceline.recipe import OptimizerRecipe
 from paceline.strategies import catalogue
@@ -18,7 +18,7 @@ from paceline.strategies.ps.launch import ServerSite
 from paceline.strategies.ps.server import ServerThread
 from paceline.workers.checkpoint import Progress
 from paceline.workers.limit import Limit
-from paceline.workers.loop import Course, micro_batches, train
+from paceline.workers.loop import LoopConfig, micro_batches, train
 from paceline.workers.schedule import Schedule
 from paceline.workers.timing.clock import Clock
 from paceline.workers.trial import freeze, try_out
@@ -69,7 +69,7 @@ def train_worker(group: Group, case: Case) -> dict[str, Any]:
     replica = catalogue.build(case.strategy, ServerSite(launch=ServerThread)).replicate(
         module, case.recipe, group, NoEvents()
     )
-    course = Course(
+    config = LoopConfig(
         workload=workload,
         module=module,
         replica=replica,
@@ -82,7 +82,7 @@ def train_worker(group: Group, case: Case) -> dict[str, Any]:
         pause=lambda progress, last: None,
         progress=lambda progress, loss: None,
     )
-    train(course, doubled_batches(case, data, group.rank, group.size), Progress())
+    train(config, doubled_batches(case, data, group.rank, group.size), Progress())
     replica.settle()
     result = weights_of(module)
     replica.close()
@@ -146,8 +146,8 @@ def seed_of_worker(seed: int, rank: int) -> None:
 
 def doubled_batches(case: Case, data: Data, rank: int, size: int) -> Iterator[Batch]:
     """The feed's batches in double precision."""
-    seat = Seat(rank=rank, size=size, batch=case.batch, seed=case.seed, device=CPU)
-    for batch in build_feed("dataset", data.train, seat).batches(0):
+    context = FeedContext(rank=rank, size=size, batch=case.batch, seed=case.seed, device=CPU)
+    for batch in build_feed("dataset", data.train, context).batches(0):
         tensors = tuple(t.double() if t.is_floating_point() else t for t in batch.tensors)
         yield Batch(tensors, batch.samples, batch.global_samples)
 

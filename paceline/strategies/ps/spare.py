@@ -55,7 +55,7 @@ def launcher(lines: "list[Connection[bytes, bytes]]") -> Callable[[ServerConfig]
     return lambda config: SpareServer(config, next(waiting))
 
 
-def serve_when_told(line: "Connection[bytes, bytes]", log: Path, host: Host | None) -> None:
+def serve_on_request(line: "Connection[bytes, bytes]", log: Path, host: Host | None) -> None:
     """The entry of a spare server process: its configuration comes over `line`, whose end is its end."""
     if host is not None:
         netns.enter(host.namespace)

@@ -1,0 +1,94 @@
+"""What a worker and the process that supervises it write to each other: types in Python, JSON on the connection."""
+
+import json
+from typing import Literal
+
+import msgspec
+
+from paceline.record_parts import Validation
+from paceline.workers.report import WorkerReport
+
+Order = Literal["stop", "all precise", "locate"]
+"""What the supervising process asks for: an orderly end, or the end of a measurement, or where a worker is."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """One message of a worker; its class is written as `kind`."""
+
+
+class Ready(Message, frozen=True, kw_only=True):
+    """The worker is about to train."""
+
+    step: int
+    total_steps: int | None
+
+
+class Advanced(Message, frozen=True, kw_only=True):
+    """The worker has come this far; `samples` and `loss` are those of training."""
+
+    step: int
+    phase: Literal["training", "validation"]
+    samples: int = 0
+    loss: float | None = None
+
+
+class Validated(Message, frozen=True, kw_only=True):
+    """A validation is done."""
+
+    validation: Validation
+
+
+class Waiting(Message, frozen=True, kw_only=True):
+    """The worker has done its part, and waits for the others."""
+
+
+class Precise(Message, frozen=True, kw_only=True):
+    """The worker has measured its throughput as precisely as the user asked for."""
+
+
+class Located(Message, frozen=True, kw_only=True):
+    """Where the worker is, in answer to the order `locate`."""
+
+    phase: str
+    step: int
+
+
+class Failed(Message, frozen=True, kw_only=True):
+    """The worker ends with an error."""
+
+    error: str
+    """The name of its class."""
+
+    message: str
+    step: int = 0
+
+
+class Finished(Message, frozen=True, kw_only=True):
+    """The worker has finished its run."""
+
+    report: WorkerReport
+
+
+AnyMessage = Ready | Advanced | Validated | Waiting | Precise | Located | Failed | Finished
+
+
+def encode(message: AnyMessage) -> bytes:
+    """The message as JSON. Python's own encoder keeps a figure that is not a number; that of msgspec loses it."""
+    return json.dumps(msgspec.to_builtins(message)).encode()
+
+
+def decode(content: bytes) -> AnyMessage:
+    """The inverse of `encode`."""
+    message: AnyMessage = msgspec.convert(json.loads(content), AnyMessage)
+    return message
+
+
+def encode_order(order: Order) -> bytes:
+    """An order as JSON."""
+    return json.dumps(order).encode()
+
+
+def decode_order(content: bytes) -> Order:
+    """The inverse of `encode_order`."""
+    order: Order = msgspec.convert(json.loads(content), Order)
+    return order
