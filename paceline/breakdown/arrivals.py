@@ -1,4 +1,4 @@
-"""Who comes late to the exchange: compared by arrivals, because one worker's delay hides in everybody's wait."""
+"""Find stragglers by when workers arrive at the exchange, because one worker's delay is everybody else's wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from paceline.measure.runs import StoredRun
 from paceline.measure.series import Series
 
 SYSTEMATIC = 0.75
-"""A worker that is late in this share of the steps is slow; one that is late less often only had its turn."""
+"""A worker that is late in at least this share of the steps is a straggler; less often is chance."""
 
 WORTH_NAMING = 0.02
-"""Of a step: a worker that is late by less is not called slow."""
+"""Share of a step; a worker that is late by less is not called a straggler."""
 
 ENOUGH_STEPS = 8
-"""From fewer steps nobody can be told to be slow again and again."""
+"""Fewer steps cannot show that a worker is late repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class LateWorker:
 
     rank: int
     seconds: float
-    """Median of its arrival less the mean arrival of the workers that are not slow."""
+    """Median of its arrival minus the mean arrival of the workers that are not stragglers."""
 
     share: float
-    """Of the steps in which it was late: after the mean of the others or, from the record alone, after all of them."""
+    """Share of the steps in which it came after the mean of the others or, from the record alone, after all others."""
 
 
 def slow_workers(setting: MeasuredSetting) -> tuple[LateWorker, ...]:
-    """Workers that are late again and again, the latest first; at least one worker is never slow."""
+    """Workers that are late in most steps, the latest first; never all workers."""
     workers = range(len(setting.workers))
     if len(workers) < 2 or not setting.traffic.synchronous or setting.steps_timed < ENOUGH_STEPS:
         return ()
@@ -40,14 +40,14 @@ def slow_workers(setting: MeasuredSetting) -> tuple[LateWorker, ...]:
     slow = frozenset(rank for rank, lateness in late.items() if _is_slow(lateness, setting))
     if len(slow) == len(workers):
         return ()
-    if len(slow) > 1:  # those late because of one another's company are compared with the punctual ones
+    if len(slow) > 1:  # several stragglers raise the mean: compare them with the punctual workers
         punctual = frozenset(workers) - slow
         late = _late(setting, dict.fromkeys(slow, punctual))
     return tuple(sorted((late[rank] for rank in slow), key=lambda lateness: -lateness.seconds))
 
 
 def uneven_worker(setting: MeasuredSetting) -> LateWorker | None:
-    """Without a barrier nobody is late: the worker whose own step is longest, and by how much, if that is much."""
+    """Without a barrier: the worker whose own step is longest, and by how much; None where they hardly differ."""
     workers = setting.workers
     if setting.traffic.synchronous or len(workers) < 2 or setting.steps_timed < ENOUGH_STEPS:
         return None
@@ -63,20 +63,20 @@ def _is_slow(lateness: LateWorker, setting: MeasuredSetting) -> bool:
 
 def _late(setting: MeasuredSetting, others_of: dict[int, frozenset[int]]) -> dict[int, LateWorker]:
     """Every worker's lateness against `others_of` it, averaged over the repeats."""
-    found: dict[int, list[tuple[float, float]]] = {rank: [] for rank in others_of}
+    delays: dict[int, list[tuple[float, float]]] = {rank: [] for rank in others_of}
     for run in setting.runs:
         arrivals = arrivals_of(run)
         for rank, others in others_of.items():
             if arrivals is not None:
                 delay = arrivals[rank] - arrivals[sorted(others - {rank})].mean(axis=0)
-                found[rank].append((float(np.median(delay)), float((delay > 0).mean())))
+                delays[rank].append((float(np.median(delay)), float((delay > 0).mean())))
                 continue
             row = run.record.per_worker[rank]
             if row.late_seconds is not None and row.last_share is not None:
-                found[rank].append((row.late_seconds, row.last_share))
+                delays[rank].append((row.late_seconds, row.last_share))
     return {
         rank: LateWorker(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
-        for rank, rows in found.items()
+        for rank, rows in delays.items()
     }
 
 
@@ -88,14 +88,14 @@ def arrivals_of(run: StoredRun) -> Series | None:
 
 
 def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:
-    """Mean wait that slow workers alone make: the latest one's delay, less the mean delay over all workers."""
+    """Mean wait that stragglers alone cause: the latest one's delay minus the mean delay over all workers."""
     if not slow:
         return 0.0
     return slow[0].seconds - sum(lateness.seconds for lateness in slow) / workers
 
 
 def spread_seconds(setting: MeasuredSetting) -> float | None:
-    """How much a worker's arrival varies from step to step: standard deviation around its own usual place."""
+    """How much a worker's arrival varies from step to step: standard deviation around its own mean."""
     variances = []
     for run in setting.runs:
         arrivals = arrivals_of(run)
@@ -103,6 +103,6 @@ def spread_seconds(setting: MeasuredSetting) -> float | None:
             return None
         places = arrivals - arrivals.mean(axis=0)
         n = len(places)
-        # A step's own mean is taken from n arrivals, which hides one of n parts of the variance.
+        # The mean of a step comes from the same n arrivals, which lowers the variance by a factor of (n - 1)/n.
         variances.append(float(places.var(axis=1).mean()) * n / (n - 1))
     return float(np.sqrt(np.mean(variances)))

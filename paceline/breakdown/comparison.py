@@ -1,4 +1,4 @@
-"""Settings beside their one-worker baselines: how a step compares with the ideal one, and which workers are slow."""
+"""Compare settings with their one-worker baselines: the gap to ideal, and which workers are stragglers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,20 +14,20 @@ from paceline.measure.stats import Figure
 from paceline.record_parts import PhaseName, Phases
 
 NOTICEABLE = 0.01
-"""Share of a step below which nothing is called a cause."""
+"""Share of a step; what takes less is not called a cause."""
 
 _NO_GAP = 0.02
-"""Share of a step: where there is no interval, a smaller gap is taken for noise."""
+"""Share of a step; where there is no interval, a smaller gap counts as noise."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A setting, with its figures, beside its baseline."""
+    """A setting with its figures and its baseline."""
 
     scaling: ScalingRow
     setting: MeasuredSetting
     baseline: MeasuredSetting | None
-    """None where no run is the baseline, or where this setting is."""
+    """None where there is no baseline, or where this setting is the baseline."""
 
     @property
     def efficiency(self) -> Figure | None:
@@ -36,12 +36,12 @@ class Comparison:
 
     @cached_property
     def gap(self) -> Gap | None:
-        """The distance to ideal; None without a baseline."""
+        """The gap to ideal; None without a baseline."""
         return gap(self.setting, self.baseline) if self.baseline else None
 
     @property
     def clear_gap(self) -> Gap | None:
-        """The distance to ideal, where there is one that is more than noise."""
+        """The gap to ideal; None without a baseline or where the gap is within noise."""
         return None if self.gap is None or self._is_noise(self.gap) else self.gap
 
     def _is_noise(self, gap: Gap) -> bool:
@@ -53,41 +53,41 @@ class Comparison:
 
     @cached_property
     def slow(self) -> tuple[LateWorker, ...]:
-        """Workers that come late to the exchange again and again, the latest first."""
+        """Stragglers: workers that arrive late at the exchange in most steps, the latest first."""
         return slow_workers(self.setting)
 
     @cached_property
     def uneven(self) -> LateWorker | None:
-        """Without a barrier: the worker whose steps are longer than the others', who do not wait for it."""
+        """Without a barrier: the worker whose steps are longest; the others do not wait for it."""
         return uneven_worker(self.setting)
 
     @cached_property
     def peers(self) -> tuple[Worker, ...]:
-        """The workers that are not slow: a slow worker's excess is a cause of its own, so it is not counted twice."""
+        """The workers that are not stragglers; a straggler's excess is a cause of its own and must not count twice."""
         slow = {lateness.rank for lateness in self.slow} | ({self.uneven.rank} if self.uneven else set())
         return tuple(worker for worker in self.setting.workers if worker.rank not in slow)
 
     @cached_property
     def phases(self) -> Phases:
-        """Mean over the peers."""
+        """Mean phases over the peers."""
         return Phases.mean([worker.phases for worker in self.peers])
 
     def excess(self, *names: PhaseName) -> float:
-        """Seconds per step that these phases take beyond the ideal; all of them where there is no baseline."""
+        """Seconds per step that these phases take beyond the ideal; their whole time where there is no baseline."""
         if self.gap is None or self.baseline is None:
             return math.fsum(self.phases.of(name) for name in names)
         scale, base = self.gap.worker_scale, self.baseline.phases
         return math.fsum(self.phases.of(name) - scale * base.of(name) for name in names)
 
     def noticeable(self, seconds: float) -> bool:
-        """Whether so much of a step deserves a sentence."""
+        """Whether this many seconds per step are worth mentioning."""
         return seconds >= NOTICEABLE * self.setting.step_seconds
 
 
 def comparisons(runs: Sequence[StoredRun], *, scaling: Scaling | None = None) -> Iterator[Comparison]:
     """Group runs into settings, each beside its baseline, in order of first appearance.
 
-    `scaling` is what the study of the runs says; runs of no study are compared as `scaling_rows` sees fit.
+    `scaling` comes from the study of the runs; without a study `scaling_rows` decides.
     """
     by_record = {id(run.record): run for run in runs}
     for row in scaling_rows([run.record for run in runs], scaling=scaling):

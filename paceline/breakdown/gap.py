@@ -1,4 +1,4 @@
-"""The distance of a setting's step to the ideal one, divided into components that add up to it."""
+"""The gap between a setting's step and the ideal one, divided into components that add up to it."""
 
 import math
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ COMPONENTS: Mapping[str, tuple[PhaseName, ...]] = {
 LABELS: Mapping[str, str] = {
     "input": "input",
     "compute": "slower compute",
-    "exchange": "exposed exchange",
-    "wait": "waiting for the slowest",
+    "exchange": "exposed communication",
+    "wait": "waiting for the slowest worker",
     "update": "update",
-    "servers": "servers' devices",
+    "servers": "devices that only host servers",
     "other": "other",
 }
 
@@ -37,7 +37,7 @@ class Gap:
     step_seconds: float
     ideal_seconds: float
     worker_scale: float
-    """s_w: how many of the baseline's steps a device of workers does in one step."""
+    """s_w: how many steps of the baseline one device's workers complete in one step."""
 
     components: Mapping[str, float]
     """Seconds; negative where a phase took less than the ideal."""
@@ -54,7 +54,7 @@ class Gap:
 
     @property
     def shares_percent(self) -> dict[str, int]:
-        """Of the gap, in whole percents; they add up to 100, those of negative components are negative."""
+        """Shares of the gap in whole percents; they add up to 100, and negative components have negative shares."""
         return whole_percents(self.components)
 
     @property

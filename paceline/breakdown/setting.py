@@ -1,4 +1,4 @@
-"""Repeats of one setting as one: what its step consists of, on average over them and for each worker."""
+"""One setting averaged over its repeats: the phases of its step, in total and for each worker."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -14,12 +14,12 @@ from paceline.traffic import catalogue
 from paceline.traffic.resolved import ResolvedStrategy
 
 FOREIGN_PERCENT = 10
-"""From here on what other processes do on a device is worth mentioning."""
+"""Other processes that keep a device busier than this are worth mentioning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """One worker's step, on average over the repeats; what was not measured is None."""
+    """One worker's step, averaged over the repeats; unmeasured values are None."""
 
     rank: int
     device: str
@@ -29,19 +29,19 @@ class Worker:
     """CPU time of its process per step."""
 
     queued_seconds: float | None
-    """Of its computing in a step: ready to run, and no core free."""
+    """Seconds of its compute per step in which it was ready to run but no core was free."""
 
     utilisation_percent: float | None
     loader_utilisation_percent: float | None
     late_seconds: float | None
-    """How much later than the others it arrives at the exchange; negative: earlier."""
+    """How much later than the others it arrives at the exchange; negative where it is earlier."""
 
     last_share: float | None
-    """Of the steps in which it is the last to arrive."""
+    """Share of the steps in which it arrives last."""
 
     @property
     def name(self) -> str:
-        """`worker 1 (cpu:1)`."""
+        """How messages call the worker, as in `worker 1 (cpu:1)`."""
         return f"worker {self.rank} ({self.device})"
 
 
@@ -53,7 +53,7 @@ class MeasuredSetting:
 
     @property
     def spec(self) -> RunSpec:
-        """What all repeats ran."""
+        """The settings of all repeats; only their turns differ."""
         return self.runs[0].record.spec
 
     @property
@@ -63,7 +63,7 @@ class MeasuredSetting:
 
     @property
     def emulated(self) -> bool:
-        """Whether devices were emulated, whose computing takes no CPU time."""
+        """Whether devices were emulated; their compute takes no CPU time."""
         return self.runs[0].record.emulation is not None
 
     @cached_property
@@ -73,7 +73,7 @@ class MeasuredSetting:
 
     @property
     def label(self) -> str:
-        """The setting in a few words."""
+        """A short name of the setting for headings and messages."""
         spec = self.spec
         shared = f", {spec.workers_per_device} per device" if spec.workers_per_device > 1 else ""
         apart = f" on {spec.nodes} nodes, {spec.network}" if spec.network else ""
@@ -83,7 +83,7 @@ class MeasuredSetting:
 
     @cached_property
     def phases(self) -> Phases:
-        """Mean over the repeats."""
+        """Mean phases over the repeats."""
         return Phases.mean([run.record.phases for run in self.runs])
 
     @property
@@ -93,12 +93,12 @@ class MeasuredSetting:
 
     @cached_property
     def samples_per_step(self) -> float:
-        """Of all workers: their rates × the mean step, which holds without a barrier, too, where steps differ."""
+        """Samples of all workers: their rates × the mean step, which also holds where workers' steps differ."""
         return math.fsum(_samples_per_step(run.record) for run in self.runs) / len(self.runs)
 
     @property
     def devices(self) -> int:
-        """Devices used, servers' own ones included."""
+        """Devices used, including those that only host servers."""
         return self.runs[0].record.devices
 
     @property
@@ -108,13 +108,13 @@ class MeasuredSetting:
 
     @property
     def serving_devices(self) -> frozenset[str]:
-        """Devices of workers that servers share."""
+        """Devices that workers share with servers."""
         servers = {server.device for server in self.runs[0].record.servers}
         return frozenset(servers & {worker.device for worker in self.workers})
 
     @property
     def steps_timed(self) -> int:
-        """Timed steps of all repeats."""
+        """Number of timed steps in all repeats."""
         return sum(run.record.steps_timed for run in self.runs)
 
     @cached_property
@@ -125,7 +125,7 @@ class MeasuredSetting:
 
     @property
     def hidden_seconds(self) -> float | None:
-        """Seconds per step in which an exchange is under way behind backward; None without buckets."""
+        """Seconds of communication per step that overlap with backward; None without buckets."""
         return mean(run.record.overlap.hidden if run.record.overlap else None for run in self.runs)
 
     @property
@@ -136,39 +136,39 @@ class MeasuredSetting:
     @property
     def served_percent(self) -> dict[str, float]:
         """Per device: how busy servers kept its cores."""
-        found: dict[str, float] = {}
+        percents: dict[str, float] = {}
         for run in self.runs:
             for row in run.record.servers:
                 share = (row.utilisation_percent or 0.0) / len(self.runs)
-                found[row.device] = found.get(row.device, 0.0) + share
-        return found
+                percents[row.device] = percents.get(row.device, 0.0) + share
+        return percents
 
     @property
     def foreign_percent(self) -> dict[str, float]:
-        """Per device: how busy processes of this machine that are not of this run kept its cores."""
+        """Per device: how busy other processes of this machine, outside this run, kept its cores."""
         served, stolen = self.served_percent, self.stolen_percent
         known = self.outside_percent.items()
         return {name: max(0.0, share - served.get(name, 0.0) - stolen.get(name, 0.0)) for name, share in known}
 
     @property
     def stolen_percent(self) -> dict[str, float]:
-        """Per device: the share of its cores' time that other machines on the same host had; only what was measured."""
+        """Per measured device: the share of its cores' time that other virtual machines had (steal)."""
         return self._by_device(lambda row: row.stolen_percent)
 
     @property
     def outside_percent(self) -> dict[str, float]:
-        """Per device: how busy others than this run's workers kept its cores; only what was measured."""
+        """Per measured device: how busy anything but this run's workers kept its cores."""
         return self._by_device(_outside)
 
     def _by_device(self, share: Callable[[DeviceRow], float | None]) -> dict[str, float]:
-        """The mean over the repeats, of the devices where it was measured."""
-        found: dict[str, list[float]] = {}
+        """The mean over the repeats for every device where it was measured."""
+        percents: dict[str, list[float]] = {}
         for run in self.runs:
             for row in run.record.utilisation:
                 percent = share(row)
                 if percent is not None:
-                    found.setdefault(row.device, []).append(percent)
-        return {device: math.fsum(shares) / len(shares) for device, shares in found.items()}
+                    percents.setdefault(row.device, []).append(percent)
+        return {device: math.fsum(shares) / len(shares) for device, shares in percents.items()}
 
 
 def _outside(row: DeviceRow) -> float | None:
@@ -182,7 +182,7 @@ def _samples_per_step(record: Record) -> float:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what was measured; None where nothing was."""
+    """The mean of the measured values; None where there are none."""
     measured = [value for value in values if value is not None]
     return math.fsum(measured) / len(measured) if measured else None
 

@@ -94,9 +94,9 @@ def trace(run: StoredRun, workers: Sequence[WorkerSeries], steps: Sequence[int])
     }
 
 
-def _title(spec: RunSpec) -> dict[str, Any]:
-    """What the trace is of."""
-    return spec.by_role(Role.TITLE)
+def _title(spec: RunSpec) -> dict[str, str]:
+    """The settings that name the run in the trace."""
+    return {name: str(value) for name, value in spec.by_role(Role.TITLE).items()}
 
 
 def _waits(run: StoredRun, workers: Sequence[WorkerSeries]) -> list[Series]:

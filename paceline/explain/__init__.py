@@ -1,1 +1,1 @@
-"""Why a run takes the time it takes: phases, the gap to ideal, causes and what to try next."""
+"""Explain why a run takes the time it takes: phases, the gap to ideal, causes, and what to try next."""

@@ -1,4 +1,4 @@
-"""What a cause is: seconds of every step, a sentence, its evidence, and what to do about it."""
+"""A cause of lost time: its seconds per step, a sentence, the evidence for it, and a remedy."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ class Cause:
 
     name: str
     headline: str
-    """How a run is called in which this is the largest cause."""
+    """How the verdict begins where this is the largest cause, as in "Input-bound"."""
 
     seconds: float
-    """Of every step: beyond the ideal where there is a baseline, in all where there is none."""
+    """Per step: beyond the ideal where there is a baseline, otherwise in total."""
 
     sentence: str
     evidence: tuple[str, ...]
     remedy: str
     rank: int | None = None
-    """The worker it comes from, if it is one."""
+    """The worker that causes it; None where no single worker does."""

@@ -1,4 +1,4 @@
-"""Cause: batches that come too slowly."""
+"""Cause: batches arrive too slowly."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _FULLY_USED_PERCENT = 85
 
 
 def slow_input(case: Comparison) -> Iterator[Cause]:
-    """Time in which workers wait for their next batch, or make it."""
+    """Yield the time in which workers wait for their next batch or prepare it."""
     seconds = case.excess("input")
     if not case.noticeable(seconds):
         return
@@ -22,38 +22,38 @@ def slow_input(case: Comparison) -> Iterator[Cause]:
         name="input",
         headline="Input-bound",
         seconds=seconds,
-        sentence=f"getting its batch takes a worker {ms(seconds)} of a step{beyond}",
+        sentence=f"each worker spends {ms(seconds)} of a step{beyond} on getting its batch",
         evidence=(
-            f"Input is {ms(case.phases.input)}, {percent(case.phases.input / setting.step_seconds)} of a step, "
-            f"with --feed {setting.spec.feed}.",
-            *_loaders_told(case),
+            f"Input takes {ms(case.phases.input)}, {percent(case.phases.input / setting.step_seconds)} of a step, "
+            f"with `--feed {setting.spec.feed}`.",
+            *_loader_evidence(case),
         ),
         remedy=_remedy(case),
     )
 
 
 def _loaders(feed: grammar.Part) -> int:
-    """Loader processes of a worker; at=python needs one, and takes it without being told."""
+    """Loader processes of a worker; `at=python` always uses one."""
     return int(feed.options.get("loaders", 0)) or int(feed.options.get("at") == "python")
 
 
-def _loaders_told(case: Comparison) -> Iterator[str]:
+def _loader_evidence(case: Comparison) -> Iterator[str]:
     used = mean(worker.loader_utilisation_percent for worker in case.peers)
     if used is not None and _loaders(grammar.parse(case.setting.spec.feed, "feed")):
-        word = "they are the limit" if used >= _FULLY_USED_PERCENT else "they wait as well, for data or for their core"
-        yield f"Loaders use {used:.0f} % of their cores: {word}."
+        meaning = "they are the limit" if used >= _FULLY_USED_PERCENT else "they too wait for data or for a core"
+        yield f"Loaders use {used:.0f} % of their cores: {meaning}."
 
 
 def _remedy(case: Comparison) -> str:
     feed = grammar.parse(case.setting.spec.feed, "feed")
     at, prefetch, loaders = feed.options.get("at"), int(feed.options.get("prefetch", 0)), _loaders(feed)
     if at == "device":
-        return "The batch lies on the device already: look at the cost of moving on to the next step."
+        return "The batch is already on the device: look at what each step does before it starts to compute."
     options = dict(feed.options)
     if at == "host" or (prefetch == 0 and loaders > 0):
         options["prefetch"] = str(2 * prefetch or 2)
-        why = "batches are made ready while the step before computes"
+        why = "it prepares batches during the step before"
     else:
         options |= {"prefetch": str(max(prefetch, 2)), "loaders": str(2 * loaders or 1)}
-        why = "other processes make them, while the step before computes"
-    return f"`--feed {grammar.Part(feed.name, options)}`: {why}."
+        why = "other processes prepare batches during the step before"
+    return f"Try `--feed {grammar.Part(feed.name, options)}`: {why}."

@@ -1,4 +1,4 @@
-"""Explanations for people: a few lines and tables in the terminal."""
+"""Print explanations in the terminal: a few lines and tables."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _MOST_CAUSES = 4
 
 
 def print_account(account: Account, console: Console) -> None:
-    """Everything that was asked about, the common verdict first."""
+    """Print every explanation, the common verdict first."""
     if len(account.explanations) > 1:
         console.print(f"[bold]{escape(account.verdict)}[/bold]")
         console.print(f"Next: {escape(account.worst.remedy)}\n")
@@ -32,7 +32,7 @@ def print_account(account: Account, console: Console) -> None:
 def _print(explanation: Explanation, console: Console, *, alone: bool) -> None:
     setting = explanation.case.setting
     repeats = f" · {count(len(setting.runs), 'repeat')}" if len(setting.runs) > 1 else ""
-    console.print(f"[bold]{escape(setting.label)}[/bold]{repeats} · a step {ms(setting.step_seconds)}")
+    console.print(f"[bold]{escape(setting.label)}[/bold]{repeats} · {ms(setting.step_seconds)} per step")
     if explanation.gap is None or alone:
         console.print(_phases(setting))
     if explanation.gap is not None:
@@ -72,14 +72,14 @@ def _cells(phases: Phases) -> list[str]:
 
 
 def _own(worker: Worker) -> tuple[str, str]:
-    """How late it arrives, and how much of its cores it used."""
+    """The cells for how late the worker arrives and how much of its cores it used."""
     late = "" if worker.late_seconds is None else f"{worker.late_seconds * 1e3:+.1f}"
     used = "" if worker.utilisation_percent is None else f"{worker.utilisation_percent:.0f}%"
     return late, used
 
 
 def _gap(gap: Gap) -> Table:
-    """Where the distance to ideal lies; the shares add up to 100 %."""
+    """The components of the gap to ideal; their shares add up to 100 %."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("gap to ideal", "ms per step", "share of the gap"):
         table.add_column(heading, justify="left" if heading == "gap to ideal" else "right")
@@ -87,33 +87,33 @@ def _gap(gap: Gap) -> Table:
     for name, seconds in sorted(gap.components.items(), key=lambda item: -item[1]):
         if abs(seconds) >= 5e-6 or shares[name]:
             table.add_row(LABELS[name], f"{seconds * 1e3:+.2f}", f"{shares[name]} %")
-    table.add_row("in all", f"{gap.seconds * 1e3:+.2f}", "100 %", style="bold")
+    table.add_row("total", f"{gap.seconds * 1e3:+.2f}", "100 %", style="bold")
     return table
 
 
 def _gains(gap: Gap) -> Iterator[str]:
-    """Negative shares need a word: part of the losses is made good elsewhere."""
+    """Explain negative shares: some phases take less time than ideal."""
     if gap.gained_seconds >= 0.01 * gap.seconds:
         lost = gap.seconds + gap.gained_seconds
-        yield f"  Losses of {ms(lost)} less {ms(gap.gained_seconds)} by which the others take less than ideal."
+        yield f"  Some parts lose {ms(lost)}; the others take {ms(gap.gained_seconds)} less than ideal."
 
 
 def _exchange(setting: MeasuredSetting) -> str:
     if setting.hidden_seconds is None:
         return ""
     exposed = setting.phases.exchange
-    return f"Exchange: {ms(setting.hidden_seconds)} hidden behind backward, {ms(exposed)} exposed. "
+    return f"Communication: {ms(setting.hidden_seconds)} overlapped with backward, {ms(exposed)} exposed. "
 
 
 def _wall(setting: MeasuredSetting) -> str:
-    """All of the wall time, and how the part beyond training divides."""
+    """Describe the wall time and how the part outside training divides."""
     parts = wall_seconds(setting)
     total, training = sum(parts.values()), parts["timed"] + parts["warm_up"]
     beyond = {name.replace("_", "-"): parts[name] for name in ("start_up", "validation", "checkpoints")}
     rest = total - training
-    told = f"Wall time {human_seconds(total)}: training {percent(training / total)}"
-    told += f" (warm-up {percent(parts['warm_up'] / total)})"
+    summary = f"Wall time {human_seconds(total)}: training {percent(training / total)}"
+    summary += f" (warm-up {percent(parts['warm_up'] / total)})"
     if rest <= 0:
-        return f"{told}."
+        return f"{summary}."
     divided = ", ".join(f"{name} {percent(seconds / rest)}" for name, seconds in beyond.items() if seconds > 0)
-    return f"{told}; of the {human_seconds(rest)} beyond it {divided}."
+    return f"{summary}; the other {human_seconds(rest)}: {divided}."

@@ -1,4 +1,4 @@
-"""Further causes: the update, devices that only serve, and what lies between the phases."""
+"""More causes: the update, devices that only host servers, and time between the phases."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from paceline.numbers import count, ms
 
 
 def heavy_update(case: Comparison) -> Iterator[Cause]:
-    """Applying the gradients: by the worker, or by its servers."""
+    """Yield the time that workers or servers need to apply the gradients."""
     seconds = case.excess("update")
     if not case.noticeable(seconds):
         return
@@ -22,46 +22,46 @@ def heavy_update(case: Comparison) -> Iterator[Cause]:
         sentence=f"the update takes {ms(seconds)} of a step{' more than ideal' if case.baseline else ''}"
         f"{', while workers wait for the servers' if servers else ''}",
         evidence=(
-            f"It goes over {parameters:,} parameters, however many samples the batch has.",
+            f"It updates {parameters:,} parameters regardless of the batch.",
             *([f"Servers use {used:.0f} % of their cores."] if used is not None else []),
         ),
         remedy=(
-            f"`--strategy ps:servers={2 * servers}` divides it between more servers."
+            f"Try `--strategy ps:servers={2 * servers}`: more servers share the update."
             if servers
-            else f"`--batch {2 * case.setting.batch} --accumulate {2 * spec.accumulate}`: half as many updates for "
+            else f"Try `--batch {2 * case.setting.batch} --accumulate {2 * spec.accumulate}`: half as many updates for "
             "the same samples; or an optimizer with less state."
         ),
     )
 
 
 def serving_devices(case: Comparison) -> Iterator[Cause]:
-    """Devices that only hold servers count in the ideal, and compute nothing."""
+    """Yield the cost of devices that only host servers: the ideal counts them, but they compute nothing."""
     seconds = case.gap.components["servers"] if case.gap else 0.0
     if not case.noticeable(seconds):
         return
     serving = case.setting.devices - case.setting.worker_devices
     yield Cause(
         name="servers' devices",
-        headline="Devices that only serve",
+        headline="Devices without workers",
         seconds=seconds,
-        sentence=f"with workers on the {count(serving, 'device')} of servers, too, the same samples would take a step "
-        f"{ms(seconds)} less",
+        sentence=f"{count(serving, 'device')} only host{'s' if serving == 1 else ''} servers; workers on them "
+        f"would make a step {ms(seconds)} shorter",
         evidence=(
-            f"The ideal counts {count(case.setting.devices, 'device')}, workers use {case.setting.worker_devices}.",
+            f"The ideal counts {count(case.setting.devices, 'device')}; workers use {case.setting.worker_devices}.",
         ),
-        remedy="`ps:place=shared` puts servers on the workers' devices; `--strategy allreduce` needs none.",
+        remedy="Try `ps:place=shared`, which puts servers on the workers' devices, or `--strategy allreduce`.",
     )
 
 
 def between_phases(case: Comparison) -> Iterator[Cause]:
-    """What no phase claims: counting, telling progress, asking whether the run is over."""
+    """Yield the time outside all phases: bookkeeping, progress reports, agreeing whether to stop."""
     seconds = case.excess("other")
     if case.noticeable(seconds):
         yield Cause(
             name="other",
             headline="Short steps",
             seconds=seconds,
-            sentence=f"between its phases a step loses {ms(seconds)}, on counting and on agreeing when to stop",
-            evidence=(f"A step is short: {ms(case.setting.step_seconds)}.",),
-            remedy=f"Longer steps: `--batch {2 * case.setting.batch}`.",
+            sentence=f"a step loses {ms(seconds)} between its phases, to bookkeeping and to agreeing when to stop",
+            evidence=(f"A step takes only {ms(case.setting.step_seconds)}.",),
+            remedy=f"Make steps longer: `--batch {2 * case.setting.batch}`.",
         )

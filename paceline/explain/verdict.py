@@ -1,4 +1,4 @@
-"""Causes ranked by the time they take, and what they mean: a verdict in one sentence, and the next thing to try."""
+"""Rank causes by the time they take; give a verdict in one sentence and the next thing to try."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,49 +20,49 @@ FINDERS: tuple[Callable[[Comparison], Iterator[Cause]], ...] = (
     feeding.slow_input,
     computing.slower_compute,
     exchanging.exposed_exchange,
-    waiting.slow_worker,
+    waiting.straggler,
     waiting.spread,
-    waiting.held_back,
+    waiting.staleness_bound,
     waiting.uneven_pace,
     updating.heavy_update,
     updating.serving_devices,
     updating.between_phases,
 )
-"""A new cause is a function in this list."""
+"""Functions that yield causes; a new cause is a function in this list."""
 
 _STANDS_OUT = 0.1
-"""Of a step: a cause that takes less is no verdict."""
+"""Share of a step; a cause that takes less does not become the verdict."""
 
 _UNEVEN = 0.02
-"""Efficiencies by mean steps and by median rates that lie farther apart are both told."""
+"""Where efficiencies by mean steps and by median rates differ by more than this, a note gives both."""
 
 _WORTH_REPEATING = 0.05
-"""Of a step: a gap as large as this that is lost in noise is worth more runs."""
+"""Share of a step; a larger gap that noise hides is worth more runs."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One setting, explained."""
+    """One setting with its causes and the verdict they lead to."""
 
     case: Comparison
     causes: tuple[Cause, ...]
-    """Those that take most time first."""
+    """Ordered by the time they take, longest first."""
 
     notes: tuple[str, ...]
 
     @property
     def efficiency(self) -> Figure | None:
-        """Of the rates, with its interval; None without a baseline."""
+        """By median rates, with its interval; None without a baseline."""
         return self.case.efficiency
 
     @property
     def gap(self) -> Gap | None:
-        """The distance to ideal, where there is one that is more than noise."""
+        """The gap to ideal; None without a baseline or where the gap is within noise."""
         return self.case.clear_gap
 
     @property
     def leading(self) -> Cause | None:
-        """The cause that takes most time, if it stands out: in a step, or in a gap, which is divided however small."""
+        """The cause that takes most time, if it stands out in the step; in a clear gap the largest one always does."""
         if not self.causes or self.without_gap:
             return None
         least = 0.0 if self.gap else _STANDS_OUT * self.case.setting.step_seconds
@@ -70,34 +70,35 @@ class Explanation:
 
     @property
     def without_gap(self) -> bool:
-        """Whether there is a baseline, and no distance to ideal that is more than noise: then there is no cause."""
+        """Whether there is a baseline but no gap beyond noise; then there is no cause to name."""
         return self.case.gap is not None and self.gap is None
 
     @property
     def further(self) -> tuple[Cause, ...]:
-        """The causes that the verdict does not tell."""
+        """The causes that the verdict does not name."""
         return () if self.without_gap else self.causes[1:]
 
     @cached_property
     def verdict(self) -> str:
-        """One sentence."""
+        """The conclusion in one sentence."""
         step, leading = self.case.setting.step_seconds, self.leading
         if self.without_gap and self.case.gap is not None:
             return _no_gap(self.case.gap, self.efficiency)
         if self.gap is not None:
-            distance = f"At {_efficiency(self.gap, self.efficiency)} of ideal a step is {ms(self.gap.seconds)} too long"
+            efficiency = _efficiency(self.gap, self.efficiency)
+            distance = f"Efficiency is {efficiency}: a step takes {ms(self.gap.seconds)} more than ideal"
             if leading is None:
-                return f"{distance}; no single cause takes a hundredth of a step."
-            return f"{distance}; {leading.headline[0].lower()}{leading.headline[1:]}: {leading.sentence}."
+                return f"{distance}; no single cause stands out."
+            return f"{distance}. {leading.headline}: {leading.sentence}."
         if leading is not None:
             return f"{leading.headline}: {leading.sentence} ({percent(leading.seconds / step)} of a step)."
         computing_share = (self.case.setting.phases.forward + self.case.setting.phases.backward) / step
-        rest = f"the largest of the rest: {self.causes[0].sentence}" if self.causes else "nothing else takes much"
-        return f"Compute-bound: forward and backward are {percent(computing_share)} of a step; {rest}."
+        rest = f"Next largest: {self.causes[0].sentence}." if self.causes else "Nothing else takes much."
+        return f"Compute-bound: forward and backward are {percent(computing_share)} of a step. {rest}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What the verdict stands on."""
+        """The measurements that support the verdict."""
         return self.leading.evidence if self.leading else ()
 
     @property
@@ -106,22 +107,22 @@ class Explanation:
         if self.leading is not None:
             return self.leading.remedy
         if self.without_gap and self.case.gap is not None and _hidden_by_noise(self.case.gap):
-            return "More turns and longer runs, on a quiet machine: `paceline study … --repeats 5`."
+            return "Repeat more often and run longer, on a quiet machine: `paceline study … --repeats 5`."
         if self.case.setting.emulated:
-            return "More workers, or another device."
-        return "More workers; or less to compute: `--precision bf16` where the device is fast at it."
+            return "Try more workers, or another device."
+        return "Try more workers, or `--precision bf16` where the device is fast at it."
 
 
 @dataclass(frozen=True)
 class Account:
-    """Everything that was asked about."""
+    """The explanations of all settings, and notes about all of them."""
 
     explanations: tuple[Explanation, ...]
     notes: tuple[str, ...]
 
     @property
     def worst(self) -> Explanation:
-        """The setting farthest from its ideal; without any gap, the first."""
+        """The setting farthest from ideal; the first one where none has a gap."""
         return max(self.explanations, key=lambda e: e.gap.seconds / e.gap.step_seconds if e.gap else 0.0)
 
     @property
@@ -132,45 +133,45 @@ class Account:
         gaps = [e.gap for e in self.explanations if e.gap]
         compared = sum(e.case.gap is not None for e in self.explanations)
         if not compared:
-            return "There is no baseline to compare these settings with; each is explained by itself."
+            return "These settings have no baseline to compare with; each is explained on its own."
         if not gaps:
             if any(e.case.gap and _hidden_by_noise(e.case.gap) for e in self.explanations):
-                return "The runs vary too much to tell a gap from noise; nothing is divided."
-            return f"No setting of {compared} is farther from ideal than noise."
+                return "No breakdown given: the runs vary too much to separate a gap from noise."
+            return f"{count(compared, 'setting')} compared; none has a gap to ideal beyond noise."
         largest = Counter(max(gap.components, key=lambda name: gap.components[name]) for gap in gaps)
         name, times = largest.most_common(1)[0]
         worst = self.worst
         assert worst.gap is not None
         return (
             f"The largest part of the gap to ideal is {LABELS[name]} in {times} of {count(len(gaps), 'setting')}; "
-            f"farthest from ideal is {worst.case.setting.label} at {_efficiency(worst.gap, worst.efficiency)}."
+            f"the farthest from ideal is {worst.case.setting.label} at {_efficiency(worst.gap, worst.efficiency)}."
         )
 
 
-def account(found: StoredRuns, *, anyway: bool = False) -> Account:
+def account(stored: StoredRuns, *, anyway: bool = False) -> Account:
     """Explain every setting among the runs, against its one-worker baseline where there is one."""
-    runs, notes = of_one_machine(found.runs, anyway=anyway)
-    explained = map(explain, comparisons(runs, scaling=found.scaling))
+    runs, notes = of_one_machine(stored.runs, anyway=anyway)
+    explained = map(explain, comparisons(runs, scaling=stored.scaling))
     explanations = tuple(sorted(explained, key=lambda e: e.case.baseline is not None))
     if len(explanations) > 1 and not any(e.case.gap for e in explanations):
         notes = (*notes, _no_baseline(explanations[0].case.setting))
-    return Account(explanations, (*found.notes, *notes))
+    return Account(explanations, (*stored.notes, *notes))
 
 
 def explain(case: Comparison) -> Explanation:
-    """Explain one setting: every finder says which causes it sees."""
+    """Explain one setting with the causes that all finders yield."""
     causes = sorted((cause for find in FINDERS for cause in find(case)), key=lambda cause: -cause.seconds)
     notes = (*_notes(case.setting), *_two_efficiencies(case.gap, case.efficiency), *case.scaling.notes)
     return Explanation(case, tuple(causes), notes)
 
 
 def _two_efficiencies(gap: Gap | None, efficiency: Figure | None) -> Iterator[str]:
-    """Rates are medians of windows, a step's phases are means: with an even pace they agree."""
+    """Note that two efficiencies differ; median rates and mean phases agree only at a steady pace."""
     if gap is None or efficiency is None or abs(gap.efficiency - efficiency.value) <= _UNEVEN:
         return
     yield (
-        f"By mean steps, which the gap divides, the efficiency is {percent(gap.efficiency)}; by median rates it is "
-        f"{percent(efficiency.value)}: the pace was uneven."
+        f"The efficiency is {percent(gap.efficiency)} by mean steps, which the breakdown uses, and "
+        f"{percent(efficiency.value)} by median rates: the pace was uneven."
     )
 
 
@@ -180,34 +181,34 @@ def _notes(setting: MeasuredSetting) -> Iterator[str]:
             yield f"{run.folder}: {failure}"
         if run.series is None:
             yield (
-                f"{run.folder} has no readable {SIDECAR_NAME}: explained from the record alone. How arrivals vary, and "
-                "what each bucket's exchange took, is not known."
+                f"{run.folder} has no readable {SIDECAR_NAME}: this explanation uses the record alone. It does not "
+                "show how arrivals vary or how long each bucket took."
             )
     if setting.steps_timed < ENOUGH_STEPS:
         yield (
-            f"Only {count(setting.steps_timed, 'step')} timed: what differs from step to step is not told from what is "
-            f"always so. Train for {ENOUGH_STEPS} steps or more after warm-up."
+            f"Only {count(setting.steps_timed, 'step')} timed: too few to separate noise from a straggler. "
+            f"Train for {ENOUGH_STEPS} steps or more after warm-up."
         )
 
 
 def _no_baseline(setting: MeasuredSetting) -> str:
     spec = setting.spec
     return (
-        "There is no one-worker baseline among these, so the gap to ideal is not divided. Measure it: "
+        "No breakdown of the gap to ideal: these runs include no one-worker baseline. Measure one: "
         f"paceline train {spec.workload} --strategy independent --feed {spec.feed} --batch {spec.batch} …"
     )
 
 
 def _hidden_by_noise(gap: Gap) -> bool:
-    """Whether a gap may well be there."""
+    """Whether noise may hide a gap that matters."""
     return gap.seconds > _WORTH_REPEATING * gap.step_seconds
 
 
 def _no_gap(gap: Gap, efficiency: Figure | None) -> str:
-    told = _efficiency(gap, efficiency)
+    value = _efficiency(gap, efficiency)
     if _hidden_by_noise(gap):
-        return f"At {told} of ideal the runs vary too much to tell a gap from noise, so nothing is divided."
-    return f"At {told} of ideal there is no gap beyond noise, so nothing is divided."
+        return f"Efficiency is {value}; no breakdown given: the runs vary too much to separate a gap from noise."
+    return f"Efficiency is {value}; no breakdown given: the gap is within noise."
 
 
 def _efficiency(gap: Gap, efficiency: Figure | None) -> str:

@@ -1,4 +1,4 @@
-"""Causes of waiting: a slow worker, workers that vary, a staleness bound."""
+"""Causes of waiting: a straggler, workers whose steps vary, a staleness bound."""
 
 from collections.abc import Iterator
 
@@ -7,40 +7,40 @@ from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
 from paceline.explain.cause import Cause
 from paceline.measure.extremes import expected_maximum
-from paceline.numbers import ms, percent
+from paceline.numbers import count, ms, percent
 from paceline.record_parts import Phases
 
 _SAME_CPU = 0.5
-"""A slow worker that spends less than this share of its delay computing waits for something during it."""
+"""A straggler whose extra CPU time is less than this share of its delay is waiting, not computing."""
 
 
-def slow_worker(case: Comparison) -> Iterator[Cause]:
-    """The worker that all wait for, by what it does longer than its peers."""
+def straggler(case: Comparison) -> Iterator[Cause]:
+    """Yield the worker that all others wait for, and the phase in which it is slower than its peers."""
     if not case.slow:
         return
     late = case.slow[0]
     worker = case.setting.workers[late.rank]
     phase, longer = _longest_excess(worker, case.phases)
-    seconds = f"{ms(late.seconds)} after the others, late in {percent(late.share)} of the steps"
-    own = f"its {phase} takes {ms(longer)} longer than theirs" if phase else "no phase of its own tells why"
+    arrival = f"{ms(late.seconds)} after the others, late in {percent(late.share)} of the steps"
+    own = f"its {phase} takes {ms(longer)} longer than theirs" if phase else "none of its phases explains why"
     also = ", ".join(case.setting.workers[other.rank].name for other in case.slow[1:])
     yield Cause(
-        name="slow worker",
-        headline="A slow worker",
+        name="straggler",
+        headline="Straggler",
         seconds=late.seconds,
         rank=late.rank,
-        sentence=f"{worker.name} arrives {seconds}; {own}",
+        sentence=f"{worker.name} arrives {arrival}; {own}",
         evidence=(
-            f"The others wait {ms(case.phases.wait)} of every step.",
+            f"The others wait {ms(case.phases.wait)} in every step.",
             *(_why(case, worker, late.seconds)),
-            *([f"Late as well: {also}."] if also else []),
+            *([f"Also late: {also}."] if also else []),
         ),
         remedy=_remedy(case, worker, phase),
     )
 
 
 def _longest_excess(worker: Worker, peers: Phases) -> tuple[str | None, float]:
-    """The phase that a worker spends most more on than its peers, and how much; waiting is never its own."""
+    """The phase in which a worker exceeds its peers most, and by how much; waiting does not count."""
     excess = {name: seconds - peers.of(name) for name, seconds in worker.phases if name != "wait"}
     name = max(excess, key=lambda phase: excess[phase])
     return (name, excess[name]) if excess[name] > 0 else (None, 0.0)
@@ -50,10 +50,8 @@ def _why(case: Comparison, worker: Worker, late: float) -> Iterator[str]:
     peers_cpu = None if case.setting.emulated else mean(peer.cpu_seconds for peer in case.peers)
     if worker.cpu_seconds is not None and peers_cpu is not None:
         more = worker.cpu_seconds - peers_cpu
-        told = f"It spends {ms(worker.cpu_seconds)} of CPU time per step, the others {ms(peers_cpu)}: "
-        yield told + (
-            "it does not compute more, it waits or is held up." if more < _SAME_CPU * late else "it computes more."
-        )
+        meaning = "it waits or is blocked, it does not compute more" if more < _SAME_CPU * late else "it computes more"
+        yield (f"It spends {ms(worker.cpu_seconds)} of CPU time per step, the others {ms(peers_cpu)}: {meaning}.")
     foreign = case.setting.foreign_percent.get(worker.device, 0.0)
     if foreign >= FOREIGN_PERCENT:
         yield f"Other processes keep {worker.device} busy for {foreign:.0f} % of the time."
@@ -61,23 +59,23 @@ def _why(case: Comparison, worker: Worker, late: float) -> Iterator[str]:
 
 def _remedy(case: Comparison, worker: Worker, phase: str | None) -> str:
     if case.setting.foreign_percent.get(worker.device, 0.0) >= FOREIGN_PERCENT:
-        return f"End the other processes on {worker.device}, or leave its cores out with `taskset`, and run again."
+        return f"Stop other processes on {worker.device}, or exclude its cores with `taskset`, and run again."
     if worker.device in case.setting.serving_devices:
-        return f"Servers share {worker.device} with it: `--strategy allreduce` has none, `ps:place=own` moves them."
+        return f"Servers share {worker.device} with it: try `--strategy allreduce`, or move them with `ps:place=own`."
     if phase == "input":
         return (
-            f"Look at what feeds {worker.name}; `--feed dataset:prefetch=2,loaders=1` takes it off the worker's path."
+            f"Look at what feeds {worker.name}; `--feed dataset:prefetch=2,loaders=1` loads batches in another process."
         )
     if case.setting.emulated:
-        return f"Leave out {worker.device}, or `--strategy ps:mode=stale`, which lets the others go on."
+        return f"Leave out {worker.device}, or try `--strategy ps:mode=stale`, which lets the others continue."
     return (
-        f"Look at {worker.device}: a slower core, another process, longer samples. Where it has to stay, "
-        "`--strategy ps:mode=stale` lets the others go on."
+        f"Look at {worker.device} for a slower core, another process or longer samples. If you cannot change it, "
+        "`--strategy ps:mode=stale` lets the others continue."
     )
 
 
 def spread(case: Comparison) -> Iterator[Cause]:
-    """Waiting that no worker is to blame for: in every step another one is the slowest."""
+    """Yield the waiting that no single worker causes: a different one is the slowest in every step."""
     workers = len(case.setting.workers)
     if not case.setting.traffic.synchronous or workers < 2:
         return
@@ -85,13 +83,13 @@ def spread(case: Comparison) -> Iterator[Cause]:
     if not case.noticeable(seconds):
         return
     deviation = spread_seconds(case.setting)
-    who = "beyond what a slow worker explains" if case.slow else "for whoever it is"
+    who = "beyond what the straggler explains" if case.slow else "for it"
     evidence = []
     if deviation is not None:
         expected = deviation * expected_maximum(workers)
         evidence.append(
-            f"A worker's arrival varies by ±{ms(deviation)}; of {workers} equal workers the last is then expected "
-            f"{ms(expected)} behind the mean, and the mean wait is {ms(case.setting.phases.wait)}."
+            f"A worker's arrival varies by ±{ms(deviation)}. The last of {workers} equal workers is then expected "
+            f"{ms(expected)} after the mean; the measured mean wait is {ms(case.setting.phases.wait)}."
         )
     foreign = max(case.setting.foreign_percent.values(), default=0.0)
     if foreign >= FOREIGN_PERCENT:
@@ -100,18 +98,18 @@ def spread(case: Comparison) -> Iterator[Cause]:
         name="spread",
         headline="Uneven steps",
         seconds=seconds,
-        sentence=f"workers take turns at being last, and a step waits {ms(seconds)} {who}",
+        sentence=f"a different worker is last in each step, and the others wait {ms(seconds)} {who}",
         evidence=tuple(evidence),
         remedy=(
-            "End other processes on this machine and run again."
+            "Stop other processes on this machine and run again."
             if foreign >= FOREIGN_PERCENT
-            else f"Longer steps vary less in proportion: `--batch {2 * case.setting.batch}`."
+            else f"Make steps longer, which vary less in proportion: `--batch {2 * case.setting.batch}`."
         ),
     )
 
 
-def held_back(case: Comparison) -> Iterator[Cause]:
-    """Without a barrier: what the staleness bound costs, and who the others are held back for."""
+def staleness_bound(case: Comparison) -> Iterator[Cause]:
+    """Yield the time that a staleness bound makes workers wait, and the worker they wait for."""
     traffic, seconds = case.setting.traffic, case.setting.phases.wait
     if traffic.bound is None or not case.noticeable(seconds):
         return
@@ -119,28 +117,28 @@ def held_back(case: Comparison) -> Iterator[Cause]:
     held = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
     yield Cause(
         name="staleness bound",
-        headline="Held back",
+        headline="Staleness-bound",
         seconds=seconds,
         rank=slowest.rank,
-        sentence=f"the bound of {traffic.bound} steps holds workers back for {ms(seconds)} of a step, mostly for "
-        f"{slowest.name}, which waits least",
-        evidence=(f"Held back per step: {', '.join(held)}.",),
-        remedy=f"`--strategy ps:mode=stale,bound={2 * (traffic.bound or 1)}`, or `ps:mode=async`; watch the loss.",
+        sentence=f"the bound of {count(traffic.bound, 'step')} makes workers wait {ms(seconds)} per step, mostly for "
+        f"{slowest.name}, which waits least itself",
+        evidence=(f"Waiting per step: {', '.join(held)}.",),
+        remedy=f"Try `--strategy ps:mode=stale,bound={2 * (traffic.bound or 1)}`, or `ps:mode=async`; watch the loss.",
     )
 
 
 def uneven_pace(case: Comparison) -> Iterator[Cause]:
-    """Without a barrier a slow worker delays nobody, but makes fewer steps itself."""
+    """Yield a straggler among workers without a barrier: it delays nobody, but makes fewer steps itself."""
     if case.uneven is None:
         return
     worker, delay, workers = case.setting.workers[case.uneven.rank], case.uneven.seconds, len(case.setting.workers)
     phase, longer = _longest_excess(worker, case.phases)
     yield Cause(
-        name="slow worker",
-        headline="A slow worker",
+        name="straggler",
+        headline="Straggler",
         seconds=delay / workers,
         rank=worker.rank,
-        sentence=f"{worker.name} takes {ms(delay)} longer a step than the others, {ms(longer)} of it in {phase}",
+        sentence=f"each step of {worker.name} takes {ms(delay)} longer than the others', {ms(longer)} of it in {phase}",
         evidence=(f"Nobody waits for it, so the mean step is longer by {ms(delay / workers)}.",),
         remedy=_remedy(case, worker, phase),
     )

@@ -1,4 +1,4 @@
-"""How the wall time of a run divides: training that was timed, and everything beyond it."""
+"""Divide the wall time of a run into timed training and everything else."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def _wall(run: StoredRun) -> dict[str, float]:
 
 
 def _warm_up(run: StoredRun) -> float:
-    """As measured; without series as if its steps had been like the others."""
+    """Seconds of warm-up as measured; without series, its steps are assumed to be like the others."""
     if run.series is None:
         return run.record.warmup_steps * run.record.step_seconds
     first = slice(0, run.record.warmup_steps)

@@ -20,7 +20,7 @@ def test_a_run_is_explained_by_table_verdict_and_next_step(tmp_path: Path) -> No
     folder = write(tmp_path / "run", Situation(longer={1: {"backward": 0.050}}, noise=0.002))
     finished = explain(folder)
     assert finished.returncode == 0, finished.stderr
-    for words in ("1 cpu:1", "backward", "A slow worker: worker 1 (cpu:1) arrives", "Next: ", "Wall time"):
+    for words in ("1 cpu:1", "backward", "Straggler: worker 1 (cpu:1) arrives", "Next: ", "Wall time"):
         assert words in finished.stdout
     assert explain(folder / "record.json").stdout == finished.stdout, "the file or its folder"
 
@@ -29,9 +29,9 @@ def test_data_holds_verdict_causes_gap_and_workers(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", Situation(longer={1: {"backward": 0.050}}, noise=0.002))
     data = json.loads(explain(folder, "--json").stdout)
     first = data["causes"][0]
-    assert (first["name"], first["rank"]) == ("slow worker", 1)
+    assert (first["name"], first["rank"]) == ("straggler", 1)
     assert first["seconds"] == pytest.approx(0.050, rel=0.1)
-    assert first["sentence"].startswith("A slow worker: worker 1")
+    assert first["sentence"].startswith("Straggler: worker 1")
     assert first["remedy"] == data["next"]
     assert data["gap"] is None
     assert [worker["rank"] for worker in data["per_worker"]] == [0, 1]
@@ -44,7 +44,7 @@ def test_a_study_is_divided_setting_by_setting(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "b", Situation(phases={**USUAL, "forward": 0.020, "exchange": 0.050}))
     finished = explain(tmp_path)
     assert finished.returncode == 0, finished.stderr
-    for words in ("gap to ideal", "exposed exchange", "slower compute", "100 %", "less than ideal"):
+    for words in ("gap to ideal", "exposed communication", "slower compute", "100 %", "less than ideal"):
         assert words in finished.stdout
     gap = json.loads(explain(tmp_path, "--json").stdout)["settings"][1]["gap"]
     assert gap["components"]["compute"] == pytest.approx(-0.010)
@@ -63,8 +63,8 @@ def test_a_trace_is_written_and_said_on_stderr(tmp_path: Path) -> None:
 def test_without_its_sidecar_a_record_is_explained_and_what_is_missing_said(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", Situation(longer={1: {"backward": 0.050}}), series=False)
     finished = explain(folder)
-    assert "A slow worker: worker 1" in finished.stdout
-    assert "has no readable series.npz: explained from the record alone" in finished.stdout
+    assert "Straggler: worker 1" in finished.stdout
+    assert "has no readable series.npz: this explanation uses the record alone" in finished.stdout
     traced = explain(folder, "--trace", tmp_path / "trace.json")
     assert (traced.returncode, traced.stderr.count("\n")) == (2, 1)
 
@@ -78,7 +78,7 @@ def test_a_run_of_one_step_is_explained_without_judging_workers(tmp_path: Path) 
     finished = explain(write(tmp_path / "run", Situation(steps=1, longer={1: {"backward": 0.1}})))
     assert finished.returncode == 0, finished.stderr
     assert "Only 1 step timed" in finished.stdout
-    assert "A slow worker" not in finished.stdout
+    assert "Straggler" not in finished.stdout
 
 
 def test_wrong_requests_are_answered_in_a_line_or_two(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_worker_slowed_by_50_ms_is_named_with_its_phase_and_the_time(
     explanation = explain(tmp_path, situation, series=series)
     leading = explanation.leading
     assert leading is not None
-    assert (leading.name, leading.rank) == ("slow worker", slow)
+    assert (leading.name, leading.rank) == ("straggler", slow)
     assert leading.seconds == pytest.approx(0.050, rel=0.1)
     assert f"worker {slow} (cpu:{slow})" in explanation.verdict
     assert f"its {phase} takes" in explanation.verdict
@@ -52,7 +52,7 @@ def test_a_worker_that_finishes_the_exchange_late_is_named_by_it(tmp_path: Path)
     explanation = explain(tmp_path, Situation(longer={1: {"exchange": 0.040}}))
     leading = explanation.leading
     assert leading is not None
-    assert (leading.name, leading.rank) == ("slow worker", 1)
+    assert (leading.name, leading.rank) == ("straggler", 1)
     assert leading.seconds == pytest.approx(0.040, rel=0.1)
     assert "its exchange takes 40.0 ms longer" in leading.sentence
 
@@ -73,12 +73,12 @@ def test_workers_that_take_turns_at_being_last_are_spread_and_nobody_is_blamed(t
     assert leading is not None
     assert (leading.name, leading.rank) == ("spread", None)
     assert leading.seconds == pytest.approx(0.015 * 1.42, rel=0.1), "the expected maximum of eight is 1.42 deviations"
-    assert named(explanation, "slow worker") is None
+    assert named(explanation, "straggler") is None
 
 
 def test_from_a_few_steps_nobody_is_called_slow(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(longer={1: {"backward": 0.050}}, steps=6))
-    assert named(explanation, "slow worker") is None
+    assert named(explanation, "straggler") is None
     assert any("Only 1 step timed" in note for note in explanation.notes)
 
 
@@ -141,7 +141,7 @@ def test_latency_and_bandwidth_are_told_apart_by_buckets_of_different_sizes(
     assert exchange is not None
     assert f"mostly {bound}" in exchange.sentence
     assert ("bucket=500KB" if bound == "latency" else "bf16+allreduce") in exchange.remedy
-    assert any("hide behind backward" in line for line in exchange.evidence)
+    assert any("overlap with backward" in line for line in exchange.evidence)
 
 
 def test_an_exchange_that_fills_a_measured_link_is_not_called_latency(tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_a_core_taken_by_others_shows_in_a_single_record(tmp_path: Path) -> None
     assert explanation.leading.seconds == pytest.approx(0.033), "forward, backward and update less CPU time"
 
 
-def test_computing_that_stands_still_on_a_free_core_blames_nobody_else(tmp_path: Path) -> None:
+def test_computing_that_is_blocked_on_a_free_core_blames_nobody_else(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(cpu=0.060))
     assert explanation.leading is not None
-    assert explanation.leading.name == "standing still"
+    assert explanation.leading.name == "blocked"
     assert explanation.leading.seconds == pytest.approx(0.033)
 
 
@@ -215,7 +215,7 @@ def test_the_run_queue_tells_a_sleeper_from_one_who_lacks_a_core(tmp_path: Path)
     starved = explain(tmp_path / "starved", replace(busy, queued=0.033))
     assert sleeper.leading is not None
     assert starved.leading is not None
-    assert (sleeper.leading.name, starved.leading.name) == ("standing still", "shared cores")
+    assert (sleeper.leading.name, starved.leading.name) == ("blocked", "shared cores")
     assert [sleeper.leading.seconds, starved.leading.seconds] == pytest.approx([0.033, 0.033])
     assert any("queued for 33.0 ms" in line for line in starved.leading.evidence)
 
@@ -226,16 +226,16 @@ def test_a_core_that_another_machine_has_is_missed_though_nobody_queues_for_it(t
     assert leading is not None
     assert leading.name == "shared cores"
     assert leading.seconds == pytest.approx(0.033)
-    assert "other machines on the same host" in leading.sentence
-    assert "End what else runs" not in leading.remedy
+    assert "other virtual machines on the same host" in leading.sentence
+    assert "Stop other processes" not in leading.remedy
     assert any("(steal): cpu:0 35 %" in line for line in leading.evidence)
 
 
 @pytest.mark.parametrize(
     ("changes", "who"),
     [
-        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 9.0}, "2 workers share each"),
-        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 40.0}, "other processes use them"),
+        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 9.0}, "2 workers share each one"),
+        ({"spec": {"workers_per_device": 2}, "cpu": 0.030, "outside_percent": 40.0}, "other processes use it"),
         (
             {
                 "workers": 1,
@@ -244,7 +244,7 @@ def test_a_core_that_another_machine_has_is_missed_though_nobody_queues_for_it(t
                 "cpu": 0.060,
                 "outside_percent": 40.0,
             },
-            "servers share them",
+            "parameter servers share it",
         ),
     ],
 )
@@ -285,7 +285,7 @@ def test_what_a_staleness_bound_holds_back_is_named(tmp_path: Path) -> None:
 def test_without_a_barrier_a_slow_worker_costs_its_own_steps_only(tmp_path: Path) -> None:
     situation = Situation(longer={1: {"forward": 0.040}}, spec={"strategy": "independent"}, phases=ALONE)
     explanation = explain(tmp_path, situation)
-    slow = named(explanation, "slow worker")
+    slow = named(explanation, "straggler")
     assert slow is not None
     assert slow.rank == 1
     assert slow.seconds == pytest.approx(0.020)
@@ -302,7 +302,7 @@ def test_a_heavy_update_is_named(tmp_path: Path) -> None:
 def test_a_sound_run_is_called_compute_bound(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(noise=0.001))
     assert explanation.leading is None
-    assert explanation.verdict.startswith("Compute-bound: forward and backward are 90 % of a step")
+    assert explanation.verdict.startswith("Compute-bound: forward and backward are 90 % of a step.")
 
 
 def test_a_worker_alone_shares_nothing_so_its_strategy_is_named(tmp_path: Path) -> None:

@@ -87,18 +87,18 @@ def test_a_gap_that_is_lost_in_the_repeats_is_not_divided(tmp_path: Path) -> Non
         Situation(phases={**ALONE, "backward": b}, spec={**s, "strategy": "independent"})
         for b, s in zip((0.050, 0.060, 0.071), turns, strict=True)
     ]
-    told = study(tmp_path, *runs)
-    explanation = told.explanations[1]
+    explained = study(tmp_path, *runs)
+    explanation = explained.explanations[1]
     assert (explanation.gap, explanation.leading, explanation.further) == (None, None, ())
-    assert "no gap beyond noise" in explanation.verdict
-    assert told.verdict == "No setting of 1 is farther from ideal than noise."
-    assert as_data(told)["settings"][1]["gap"]["shares_percent"] is None
+    assert "no breakdown given: the gap is within noise" in explanation.verdict
+    assert explained.verdict == "1 setting compared; none has a gap to ideal beyond noise."
+    assert as_data(explained)["settings"][1]["gap"]["shares_percent"] is None
 
 
 def test_faster_than_ideal_is_no_gap(tmp_path: Path) -> None:
     _, explanation = study(tmp_path, alone(), Situation(phases={**ALONE, "forward": 0.020})).explanations
     assert explanation.gap is None
-    assert "no gap beyond noise" in explanation.verdict
+    assert "no breakdown given: the gap is within noise" in explanation.verdict
 
 
 def test_causes_of_a_setting_together_explain_its_gap(tmp_path: Path) -> None:
@@ -110,15 +110,15 @@ def test_causes_of_a_setting_together_explain_its_gap(tmp_path: Path) -> None:
 
 def test_the_studys_verdict_names_the_component_and_the_setting_farthest_from_ideal(tmp_path: Path) -> None:
     far = Situation(phases={**USUAL, "exchange": 0.09}, spec={"strategy": "allreduce:bucket=1MB"})
-    told = study(tmp_path, alone(), Situation(phases={**USUAL, "exchange": 0.02}), far)
-    assert "exposed exchange in 2 of 2 settings" in told.verdict
-    assert told.worst.case.setting.spec.strategy == "allreduce:bucket=1MB"
+    explained = study(tmp_path, alone(), Situation(phases={**USUAL, "exchange": 0.02}), far)
+    assert "exposed communication in 2 of 2 settings" in explained.verdict
+    assert explained.worst.case.setting.spec.strategy == "allreduce:bucket=1MB"
 
 
 def test_without_a_baseline_every_setting_is_explained_by_itself(tmp_path: Path) -> None:
-    told = study(tmp_path, Situation(), Situation(workers=4))
-    assert [e.case.gap for e in told.explanations] == [None, None]
-    assert any("no one-worker baseline" in note for note in told.notes)
+    explained = study(tmp_path, Situation(), Situation(workers=4))
+    assert [e.case.gap for e in explained.explanations] == [None, None]
+    assert any("no one-worker baseline" in note for note in explained.notes)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_without_a_baseline_every_setting_is_explained_by_itself(tmp_path: Path)
 def test_records_of_different_machines_are_compared_only_on_request(
     tmp_path: Path, change: dict[str, Any], difference: str
 ) -> None:
-    found = find([write(tmp_path / "one", alone()), write(tmp_path / "two", Situation(**change))])
+    stored = find([write(tmp_path / "one", alone()), write(tmp_path / "two", Situation(**change))])
     with pytest.raises(SpecError, match=f"{difference}.*--anyway"):
-        account(found)
-    told = account(found, anyway=True)
-    assert told.explanations[1].gap is not None
-    assert any(difference in note for note in told.notes)
+        account(stored)
+    explained = account(stored, anyway=True)
+    assert explained.explanations[1].gap is not None
+    assert any(difference in note for note in explained.notes)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_strong_scaling_is_taken_from_the_studys_description(tmp_path: Path) -> 
 
 def test_efficiencies_by_mean_and_by_median_that_differ_are_both_told(tmp_path: Path) -> None:
     uneven = Situation(record={"throughput": {"value": 200.0, "low": 190.0, "high": 210.0, "unit": "images/s"}})
-    told = study(tmp_path, alone(), uneven)
-    assert any("By mean steps, which the gap divides" in note for note in told.explanations[-1].notes)
+    explained = study(tmp_path, alone(), uneven)
+    assert any("by mean steps, which the breakdown uses" in note for note in explained.explanations[-1].notes)
 
 
 def test_another_runs_sidecar_is_not_believed(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def explained(folder: Path, workload: str, **settings: Any) -> dict[str, Any]:
 def test_a_worker_slow_in_its_backward_is_named_though_everybody_is_late(tmp_path: Path) -> None:
     told = explained(tmp_path, "slowed:slowed:where=backward,seconds=0.2,rank=1")
     first = told["causes"][0]
-    assert (first["name"], first["rank"]) == ("slow worker", 1)
+    assert (first["name"], first["rank"]) == ("straggler", 1)
     assert "its backward takes" in first["sentence"]
     assert first["seconds"] == pytest.approx(0.2, rel=WITHIN)
 
