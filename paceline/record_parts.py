@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 PhaseName = Literal["input", "forward", "backward", "wait", "exchange", "update", "other"]
@@ -247,6 +247,14 @@ class Learning:
     lr_rule: str
     lr_warmup_steps: int
     reduction: Literal["mean", "sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyFigures:
+    """Figures that only a strategy knows, as one worker reports them."""
+
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    server_utilisation_percent: tuple[float | None, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

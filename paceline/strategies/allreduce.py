@@ -20,6 +20,7 @@ from paceline.strategies.codec import BucketViews, Codec, CodecFactory, CodedExc
 from paceline.strategies.gradients import ArrivedGradients
 from paceline.strategies.group import Group, Pending
 from paceline.strategies.local import LocalReplica, copy_of, load_into, without_gradient
+from paceline.strategies.state import StateDict
 from paceline.traffic.allreduce import AllReduce
 
 _MIB = 2**20
@@ -243,7 +244,7 @@ class AllReduceReplica(LocalReplica):
 
     def state(self) -> State:
         """Weights and optimizer are everybody's; buffers and what a codec keeps are this worker's."""
-        own: dict[str, Any] = {"buffers": copy_of(dict(self._module.named_buffers()))}
+        own: StateDict = {"buffers": copy_of(dict(self._module.named_buffers()))}
         if self._codec is not None:
             own["codec"] = self._codec.state()
         return State(shared=self._trained(), own=own)

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
 from paceline.recipe import OptimizerRecipe
+from paceline.record_parts import StrategyFigures
 from paceline.strategies.group import Group
+from paceline.strategies.state import StateDict
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Share:
 class State:
     """What a replica must save to go on exactly where it was; tensors, numbers, strings, lists and dicts only."""
 
-    shared: dict[str, Any] = field(default_factory=dict)
+    shared: StateDict = field(default_factory=dict)
     """The same for all workers: rank 0's is kept."""
 
-    own: dict[str, Any] = field(default_factory=dict)
+    own: StateDict = field(default_factory=dict)
     """This worker's alone: buffers, residuals, replicas that do not agree."""
 
 
@@ -104,7 +106,7 @@ class Replica(Protocol):
     def settle(self) -> None:
         """Bring weights and buffers into agreement, before validation and checkpoints."""
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> StrategyFigures:
         """Figures of the strategy's own for the record, such as mean staleness; empty for most."""
 
     def state(self) -> State:
@@ -130,10 +132,10 @@ class Carrier(Protocol):
     def agree(self, tensors: Sequence[Tensor]) -> None:
         """Replace contiguous tensors in place by the mean, or the sum, over all workers; a synchronisation point."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StateDict:
         """What its codec keeps from one agreement to the next: this worker's own."""
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: StateDict) -> None:
         """Go on from a saved state."""
 
 

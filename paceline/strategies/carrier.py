@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.strategies.codec import BucketViews, CodecFactory, CodedExchange, Uncoded
 from paceline.strategies.group import Group
+from paceline.strategies.state import StateDict
 from paceline.traffic.allreduce import AllReduce
 from paceline.traffic.base import Payload
 
@@ -52,10 +52,10 @@ class AllReduceCarrier:
         for number, piece in enumerate(flat.tensor_split(len(self._buckets))):
             yield BucketViews(str(number), [piece])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StateDict:
         """What the codec keeps."""
         return self._codec.state()
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: StateDict) -> None:
         """Go on from a saved state."""
         self._codec.load(state)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline.strategies.group import Group
+from paceline.strategies.state import StateDict
 from paceline.traffic import catalogue
 from paceline.traffic.members import CodecClaim
 from paceline.traffic.resolved import ChosenMember
@@ -74,11 +75,11 @@ class Codec(ABC):
         leaves when the bucket is ready, which may be during backward; the later ones follow in the exchange.
         """
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StateDict:
         """What is kept from step to step, for a checkpoint: this worker's own."""
         return {}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: StateDict) -> None:
         """Go on from a saved state."""
         assert not state, "a codec that keeps something loads it, too"
 

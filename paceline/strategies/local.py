@@ -3,16 +3,17 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from paceline.errors import ReplicaMisuse
 from paceline.recipe import OptimizerRecipe
+from paceline.record_parts import StrategyFigures
 from paceline.strategies.base import Share, State
 from paceline.strategies.group import Group
 from paceline.strategies.shares import Shares
+from paceline.strategies.state import StateDict
 
 
 class LocalReplica(ABC):
@@ -51,18 +52,18 @@ class LocalReplica(ABC):
         self._optimizer.step()
         self._optimizer.zero_grad()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> StrategyFigures:
         """Nothing beside what every strategy reports."""
-        return {}
+        return StrategyFigures()
 
     def close(self) -> None:
         """Let go of the gradients; nothing else was started."""
         self._optimizer.zero_grad()
 
-    def _trained(self) -> dict[str, Any]:
+    def _trained(self) -> StateDict:
         return {"parameters": copy_of(dict(self._module.named_parameters())), "optimizer": self._optimizer.state_dict()}
 
-    def _load_trained(self, trained: dict[str, Any]) -> None:
+    def _load_trained(self, trained: StateDict) -> None:
         load_into(dict(self._module.named_parameters()), trained["parameters"])
         self._optimizer.load_state_dict(trained["optimizer"])
 

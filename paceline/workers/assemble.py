@@ -85,7 +85,8 @@ def assemble(assignment: Assignment, handles: Handles) -> Parts:
     recipe = _recipe(spec, workload, idle=assignment.pace is not None and not assignment.placement.servers)
     clock = _clock(module, device)
     replica = _strategy(assignment, handles).replicate(module, recipe, group, clock.buckets)
-    replica = replica if assignment.pace is None else cast(Replica, MeteredReplica(replica, CoreMeter(assignment.slot.cores)))
+    if assignment.pace is not None:
+        replica = cast(Replica, MeteredReplica(replica, CoreMeter(assignment.slot.cores)))
     progress = Progress()
     if spec.resume is not None:
         progress = checkpoint.load(checkpoint.find(Path(spec.resume)), spec, replica, group)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.record_parts import TrafficCount, Validation, WallSeconds, WorkloadFacts
+from paceline.record_parts import StrategyFigures, TrafficCount, Validation, WallSeconds, WorkloadFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,6 @@ class EmulatedUse:
 
     exchange_busy_percent: float | None
     """How busy its cores were during the exchange."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StrategyFigures:
-    """Figures of the strategy's own."""
-
-    figures: Mapping[str, float | None]
-    server_utilisation_percent: tuple[float | None, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)

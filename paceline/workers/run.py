@@ -24,7 +24,7 @@ from paceline.workers.link import ParentLink
 from paceline.workers.loop import LoopConfig, train
 from paceline.workers.messages import Advanced, Precise, Ready, Waiting
 from paceline.workers.pause import Pause
-from paceline.workers.report import EmulatedUse, StrategyFigures, TensorSize, WorkerReport
+from paceline.workers.report import EmulatedUse, TensorSize, WorkerReport
 from paceline.workers.schedule import Schedule
 from paceline.workers.timing.meter import meter_for
 
@@ -185,7 +185,7 @@ def _report(
         lr=config.schedule.target,
         lr_warmup_steps=config.schedule.warmup_steps,
         traffic=_traffic(parts, steps, pause.settles),
-        strategy=_strategy_figures(parts),
+        strategy=parts.replica.report(),
         versions={"torch": str(torch.__version__), "python": sys.version.split()[0], "numpy": np.__version__},
         emulated=_emulated_use(parts, steps),
     )
@@ -205,11 +205,6 @@ def _workload_facts(parts: Parts) -> WorkloadFacts:
         data=source,
         not_trained=tuple(parts.unreached),
     )
-
-
-def _strategy_figures(parts: Parts) -> StrategyFigures:
-    figures = parts.replica.report()
-    return StrategyFigures(server_utilisation_percent=figures.pop("server_utilisation_percent", None), figures=figures)
 
 
 def _emulated_use(parts: Parts, steps: int) -> EmulatedUse | None:

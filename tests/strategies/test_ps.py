@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from paceline import grammar
 from paceline.errors import Hang, ReplicaMisuse, RunError, SpecError
 from paceline.recipe import OptimizerRecipe
+from paceline.record_parts import StrategyFigures
 from paceline.strategies.base import Replica
 from paceline.strategies.group import Group
 from paceline.strategies.ps.launch import ServerSite
@@ -184,9 +185,7 @@ def test_one_worker_without_a_barrier_trains_as_one_process_does(mode: str, serv
         for step in range(STEPS):
             uneven_step(replica, group, step, ADAM.lr)
         replica.settle()
-        assert {name: replica.report()[name] for name in ("mean_staleness", "max_staleness")} == dict.fromkeys(
-            ("mean_staleness", "max_staleness"), 0
-        )
+        assert replica.report().figures == {"mean_staleness": 0, "max_staleness": 0}
         return weights(replica.model).clone()
 
     options = grammar.bind(grammar.parse(f"ps:mode={mode},servers={servers}", ""), ParameterServer, "strategy")
@@ -239,8 +238,8 @@ def test_staleness_counts_the_updates_in_between() -> None:
         return replica.report()
 
     report, other = with_replicas(2, ParameterServer(mode="async", servers=2), SGD, work)
-    assert (report["mean_staleness"], report["max_staleness"]) == (4 / 5, 4)
-    assert other == {}
+    assert report.figures == {"mean_staleness": 4 / 5, "max_staleness": 4}
+    assert other == StrategyFigures()
 
 
 def run_ahead(bound: int, steps: int) -> tuple[list[int], list[object]]:

@@ -13,6 +13,7 @@ from paceline.recipe import OptimizerRecipe
 from paceline.strategies.codec import CodecFactory, OneRoundCodec
 from paceline.strategies.ps.launch import ServerConfig
 from paceline.strategies.ps.wire import Message, dtype_called
+from paceline.strategies.state import StateDict
 
 _PLAIN = (bool, int, float, str, list, tuple, type(None))
 
@@ -94,7 +95,7 @@ class OwnedRange:
     def state(self) -> Message:
         """The optimizer's state: tensors by `dtype/key`, plain values beside them, and the settings of its group."""
         tensors: dict[str, Tensor] = {}
-        plain: dict[str, Any] = {}
+        plain: StateDict = {}
         for name, parameter in self._parameters.items():
             for key, value in self._optimizer.state[parameter].items():
                 if isinstance(value, Tensor):

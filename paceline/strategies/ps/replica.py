@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import CheckpointError
+from paceline.record_parts import StrategyFigures
 from paceline.strategies.base import Events, Share, State
 from paceline.strategies.buffers import share_buffers
 from paceline.strategies.codec import BucketViews, OneRoundCodec
@@ -19,6 +20,7 @@ from paceline.strategies.ps.connection import Servers
 from paceline.strategies.ps.flat import FlatModel
 from paceline.strategies.ps.wire import Message
 from paceline.strategies.shares import Shares
+from paceline.strategies.state import StateDict
 from paceline.traffic.ps import ParameterServer, ranges
 
 
@@ -124,18 +126,20 @@ class ParameterServerReplica:
             self._group.barrier()  # nobody updates before everybody has pulled
         share_buffers(self.model, self._group)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> StrategyFigures:
         """How busy the servers were; without a barrier, how many updates came between a pull and its update."""
         if self._group.rank != 0:
-            return {}
+            return StrategyFigures()
         figures = [answer.fields for answer in self._servers.ask_all(Message("report"), "report")]
-        report: dict[str, Any] = {"server_utilisation_percent": [f["utilisation_percent"] for f in figures]}
+        busy = tuple(f["utilisation_percent"] for f in figures)
         if self._sync:
-            return report
+            return StrategyFigures(server_utilisation_percent=busy)
         updates = sum(f["updates"] for f in figures)
-        report["mean_staleness"] = sum(f["staleness_sum"] for f in figures) / updates if updates else None
-        report["max_staleness"] = max(f["staleness_max"] for f in figures) if updates else None
-        return report
+        staleness = {
+            "mean_staleness": sum(f["staleness_sum"] for f in figures) / updates if updates else None,
+            "max_staleness": max(f["staleness_max"] for f in figures) if updates else None,
+        }
+        return StrategyFigures(figures=staleness, server_utilisation_percent=busy)
 
     def state(self) -> State:
         """Weights and the servers' optimizer, through rank 0; buffers and what a codec keeps are this worker's."""
@@ -146,12 +150,12 @@ class ParameterServerReplica:
             shared = {"parameters": copy_of(dict(self.model.named_parameters())), **self._optimizer_state()}
         if not self._sync:
             self._group.barrier()  # and no further one is made until all servers have answered
-        own: dict[str, Any] = {"buffers": copy_of(dict(self.model.named_buffers()))}
+        own: StateDict = {"buffers": copy_of(dict(self.model.named_buffers()))}
         if self._codec is not None:
             own["codec"] = self._codec.state()
         return State(shared=shared, own=own)
 
-    def _optimizer_state(self) -> dict[str, Any]:
+    def _optimizer_state(self) -> StateDict:
         """Elementwise state joined over the servers' ranges: it can be loaded with any number of servers."""
         answers = self._servers.ask_all(Message("state"), "state")
         elementwise, scalars = {}, {}
@@ -180,7 +184,7 @@ class ParameterServerReplica:
         self._group.barrier()
         self._group.tally.clear()  # start-up traffic, not counted with the steps
 
-    def _load_servers(self, shared: dict[str, Any]) -> None:
+    def _load_servers(self, shared: StateDict) -> None:
         parameters: dict[str, Tensor] = dict(self.model.named_parameters())
         if shared["parameters"].keys() != parameters.keys():
             names = sorted(shared["parameters"].keys() ^ parameters.keys())
@@ -192,7 +196,7 @@ class ParameterServerReplica:
         fields = {key: shared[key] for key in ("plain", "group", "version")}
         self.hand_over(fields, shared["elementwise"], shared["scalars"])
 
-    def hand_over(self, fields: dict[str, Any], elementwise: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
+    def hand_over(self, fields: StateDict, elementwise: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
         """Make this worker's parameters, and the given optimizer state, the servers'."""
         self._flat.parameters_to_host()
         messages = []
