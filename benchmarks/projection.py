@@ -22,7 +22,7 @@ import numpy as np
 
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
-from paceline.engines.plan import plan
+from paceline.engines.plan import plan, site_settings
 from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
 from paceline.measure.phases import phases_of
@@ -64,7 +64,7 @@ def run(engine: LocalEngine, workload: str, batch: int, strategy: str, steps: in
         feed="synthetic",
     )
     if strategy != ALONE:
-        spec = RunSpec.from_dict({**spec.to_dict(), **engine.site.settings})
+        spec = RunSpec.from_dict({**spec.to_dict(), **site_settings(engine.site)})
     return engine.run(plan(spec, engine.site), folder, NoDisplay())
 
 

@@ -180,8 +180,3 @@ class Site:
     network: str | None = None
     delays: bool = False
     """Whether links can have a latency of choice."""
-
-    @property
-    def settings(self) -> dict[str, int | str]:
-        """Settings that a run has here when it says nothing about them."""
-        return {} if self.network is None else {"nodes": self.nodes, "network": self.network}

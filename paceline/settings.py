@@ -4,9 +4,11 @@ import dataclasses
 import enum
 import functools
 import math
+import tomllib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from paceline.errors import SpecError
@@ -15,6 +17,12 @@ from paceline.units import parse_seconds
 
 Seconds = Annotated[float, "duration"]
 """A setting that is a duration; written `90s` or `5m` on the command line and in files."""
+
+SettingValue = str | int | float | bool | None
+"""What the value of a setting of a run can be."""
+
+Names = tuple[str, ...]
+"""A setting that is a list of names; separated by commas on the command line."""
 
 _METADATA = "setting"
 
@@ -48,6 +56,9 @@ class Role(enum.Enum):
 
     TITLE = enum.auto()
     """The name of a single run shows it."""
+
+    FROM_SITE = enum.auto()
+    """Where it is left open, the run has the value of the site that it runs on, such as a testbed."""
 
     RECIPE = enum.auto()
     """It belongs to how a workload is trained: runs of another workload may have another value of it."""
@@ -108,6 +119,12 @@ class Setting:
     axis_help: str | None = None
     """The help text of `study`, where it differs."""
 
+    from_flag: bool = True
+    """Whether a flag of the command line sets it."""
+
+    varies: int = 0
+    """Its place among the axes of a study: settings with a higher number vary faster."""
+
     least: float | None = None
     above: float | None = None
     most: float | None = None
@@ -149,6 +166,7 @@ class Setting:
             return
         accepted, noun = _accepted(self.type)
         right = isinstance(value, accepted) and isinstance(value, bool) == (accepted is bool)
+        right = right and (accepted is not tuple or all(isinstance(name, str) for name in value))
         require(right, f"{self.flag} {value!r} is not valid: it must be {noun}.")
         if self.choices:
             choose(value, self.choices, f"value of {self.flag}")
@@ -167,11 +185,13 @@ class Setting:
             require(value >= self.least, f"{self.flag} {value} is not valid: it must be at least {self.least:g}.")
 
     def parse(self, text: str) -> Any:
-        """The value that `text` writes on the command line."""
+        """The value that a user gives as `text` on the command line."""
         if self.type is bool:
             return choose(text, ("on", "off"), f"value of {self.flag}") == "on"
         if self.type == Seconds:
-            return parse_seconds(text)
+            return self._duration(text)
+        if self.type == Names:
+            return tuple(name.strip() for name in text.split(",") if name.strip())
         if self.type not in (int, float):
             return text
         try:
@@ -181,8 +201,16 @@ class Setting:
             raise SpecError(f"{self.flag} {text} is not valid: it must be {noun}.") from None
 
     def read(self, value: Any) -> Any:
-        """The value that a file has: durations may be written as on the command line."""
-        return parse_seconds(value) if self.type == Seconds and isinstance(value, str) else value
+        """The value that a file has: durations may be written as on the command line, and lists are tuples here."""
+        if self.type == Names and isinstance(value, list):
+            return tuple(value)
+        return self._duration(value) if self.type == Seconds and isinstance(value, str) else value
+
+    def _duration(self, text: str) -> float:
+        try:
+            return parse_seconds(text)
+        except SpecError as error:
+            raise SpecError(f"{self.flag} {error}") from None
 
 
 def setting(
@@ -215,6 +243,17 @@ def settings_of(declaring: type) -> dict[str, Setting]:
     return declared
 
 
+def read_toml(path: Path, declared: Mapping[str, Setting]) -> dict[str, Any]:
+    """The content of a TOML file, with the values of declared settings as `Setting.read` returns them."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read ({error.strerror}): give a TOML file with settings.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not TOML: {error}.") from error
+    return {name: declared[name].read(value) if name in declared else value for name, value in content.items()}
+
+
 def _shown(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
@@ -234,4 +273,4 @@ def _accepted(kind: Any) -> tuple[Any, str]:
         return int, "a whole number"
     if kind == Seconds or kind is float:
         return int | float, "a number"
-    return str, "a word"
+    return (tuple, "a list of names") if kind == Names else (str, "a word")

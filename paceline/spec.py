@@ -1,15 +1,14 @@
 """What to run: one frozen dataclass whose fields declare everything that code decides by them."""
 
+import dataclasses
 import functools
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from paceline.errors import SpecError
 from paceline.grammar import choose, require
-from paceline.settings import Baseline, Role, Seconds, Setting, setting, settings_of
+from paceline.settings import Baseline, Role, Seconds, Setting, SettingValue, setting, settings_of
 from paceline.timing import fixed_timing
 
 BASELINE_STRATEGY = "independent"
@@ -34,6 +33,7 @@ class RunSpec:
         group=_FIRST,
         roles=(*_COMPUTING, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
         baseline=Baseline.SAME,
+        from_flag=False,  # an argument of its own
     )
     workers: int = setting(
         1,
@@ -43,6 +43,7 @@ class RunSpec:
         roles=(*_RUN, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
         baseline=Baseline.ALONE,
         alone=1,
+        varies=2,
         least=1,
     )
     strategy: str = setting(
@@ -220,6 +221,7 @@ class RunSpec:
         baseline=Baseline.ALONE,
         alone=1,
         words="{} per device",
+        varies=1,
         least=1,
     )
     cores_per_device: int = setting(
@@ -236,7 +238,7 @@ class RunSpec:
         help="In a testbed, the hosts to spread the workers over (default: all of them).",
         axis_help="In a testbed, the hosts to spread the workers over: 1,2.",
         group=_PLACE,
-        roles=_RUN,
+        roles=(*_RUN, Role.FROM_SITE),
         baseline=Baseline.ALONE,
         words="{} nodes",
         alone=1,
@@ -247,7 +249,7 @@ class RunSpec:
         help="In a testbed, the links of this run in place of the testbed's own: 100Mbps.",
         axis_help="In a testbed, the links between hosts; give it once for each.",
         group=_PLACE,
-        roles=(*_RUN, Role.CURVE),
+        roles=(*_RUN, Role.CURVE, Role.FROM_SITE),
         baseline=Baseline.ALONE,
     )
     slow_motion: float = setting(
@@ -305,6 +307,7 @@ class RunSpec:
         group=_RUNNING,
         roles=(Role.OPERATION,),
         baseline=Baseline.ANY,
+        from_flag=False,  # a study counts it
         least=0,
     )
 
@@ -329,11 +332,12 @@ class RunSpec:
 
     def _check_length(self) -> None:
         lengths = [name for name in with_role(Role.LENGTH) if getattr(self, name) is not None]
+        flags = [SETTINGS[name].flag for name in lengths]
         fixed = fixed_timing(self.timing)
         if fixed is not None:
             require(
                 not lengths or (lengths == ["steps"] and self.steps == fixed.total),
-                f"--timing {self.timing} runs {fixed.total} steps: leave out {_flags(lengths)}.",
+                f"--timing {self.timing} runs {fixed.total} steps: leave out {' and '.join(flags)}.",
             )
             require(self.until_percent is None, f"--until-percent needs --timing detected, not {self.timing}.")
         elif self.until_percent is not None:
@@ -342,21 +346,25 @@ class RunSpec:
         else:
             require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
 
-    def by_role(self, role: Role) -> dict[str, Any]:
+    def by_role(self, role: Role) -> dict[str, SettingValue]:
         """The values of all settings with a role, by name."""
         return {name: getattr(self, name) for name in with_role(role)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def replaced(self, values: Mapping[str, SettingValue]) -> "RunSpec":
+        """The same run with other values of some settings."""
+        return dataclasses.replace(self, **values)  # type: ignore[arg-type]  # checked by __post_init__
+
+    def to_dict(self) -> dict[str, SettingValue]:
         """Plain data, for records and for worker processes."""
         return {name: getattr(self, name) for name in SETTINGS}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "RunSpec":
+    def from_dict(cls, values: Mapping[str, SettingValue]) -> "RunSpec":
         """The inverse of `to_dict`; unknown keys are refused."""
         for key in values:
             choose(key, SETTINGS, "setting of a run")
         try:
-            return cls(**values)
+            return cls(**values)  # type: ignore[arg-type]  # checked by __post_init__
         except TypeError as error:  # there is no workload
             raise SpecError(f"A run cannot be made of {dict(values)}: {error}.") from None
 
@@ -377,23 +385,6 @@ def with_baseline(*policies: Baseline) -> tuple[str, ...]:
     return tuple(name for name, one in SETTINGS.items() if one.baseline in policies)
 
 
-def settings_alone() -> dict[str, Any]:
+def settings_alone() -> dict[str, SettingValue]:
     """The settings that one worker alone on one device has in place of a run's own."""
     return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The settings of a run from a file, one `key = value` each; checked when a RunSpec is made of them."""
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(
-            f"{path} cannot be read ({error.strerror}): give a TOML file with settings of a run."
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML: {error}.") from error
-    return {name: SETTINGS[name].read(value) if name in SETTINGS else value for name, value in content.items()}
-
-
-def _flags(names: Iterable[str]) -> str:
-    return " and ".join(SETTINGS[name].flag for name in names)

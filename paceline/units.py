@@ -22,7 +22,7 @@ _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ/]*)\
 
 def parse_bytes(text: str) -> int:
     """`"25MB"` → 25000000; a plain number is bytes."""
-    number, unit = _split(text, "bytes", "25MB, 1MiB, 4096")
+    number, unit = _split(text, "an amount of bytes", "25MB, 1MiB, 4096")
     factor = _BYTES.get((unit or "B").upper())
     if factor is None:
         raise SpecError(f"{text!r} is not an amount of bytes: use one of B, KB, MB, GB, KiB, MiB, GiB, as in 25MB.")
@@ -31,7 +31,7 @@ def parse_bytes(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """`"1.5m"` → 90.0; a plain number is seconds."""
-    number, unit = _split(text, "time", "90s, 5m, 250ms")
+    number, unit = _split(text, "a time", "90s, 5m, 250ms")
     factor = _SECONDS.get((unit or "s").replace("µ", "u"))
     if factor is None:
         raise SpecError(f"{text!r} is not a time: use one of us, ms, s, m, h, as in 90s.")
@@ -40,7 +40,7 @@ def parse_seconds(text: str) -> float:
 
 def parse_bandwidth(text: str) -> float:
     """`"1Gbps"` → 1e9 bits per second, as are `"1Gbit/s"`, `"1Gb/s"` and `"125MB/s"`; the unit is needed."""
-    number, unit = _split(text, "bandwidth", "1Gbps, 100Mbps, 125MB/s")
+    number, unit = _split(text, "a bandwidth", "1Gbps, 100Mbps, 125MB/s")
     bits = 8 if unit.endswith("B/s") else 1
     factor = _BITS_PER_SECOND.get(unit.replace("bit/s", "bps").replace("B/s", "bps").replace("b/s", "bps").lower())
     if factor is None:
@@ -93,5 +93,5 @@ def _finite(text: str, amount: float) -> float:
 def _split(text: str, what: str, examples: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise SpecError(f"{text!r} is not an amount of {what}: write it like {examples}.")
+        raise SpecError(f"{text!r} is not {what}: write it like {examples}.")
     return float(match[1]), match[2]

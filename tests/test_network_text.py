@@ -2,6 +2,7 @@
 
 import pytest
 
+from paceline.engines.plan import site_settings
 from paceline.errors import SpecError
 from paceline.network import Network, Site, parse_network
 
@@ -74,8 +75,8 @@ def test_what_no_testbed_can_make_is_refused(text: str, reason: str) -> None:
 
 
 def test_one_machine_has_no_settings_for_runs_and_a_testbed_has_its_own() -> None:
-    assert Site().settings == {}
-    assert Site(3, "1Gbps").settings == {"nodes": 3, "network": "1Gbps"}
+    assert site_settings(Site()) == {}
+    assert site_settings(Site(3, "1Gbps")) == {"nodes": 3, "network": "1Gbps"}
 
 
 def test_slow_motion_slows_every_link_and_lengthens_every_delay() -> None:

@@ -10,7 +10,8 @@ from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan
 from paceline.record import Record
-from paceline.spec import RunSpec, read_toml
+from paceline.settings import read_toml
+from paceline.spec import SETTINGS, RunSpec
 
 STUDIES = Path(__file__).parent.parent / "studies"
 
@@ -22,7 +23,7 @@ def run(out: Path, **settings: Any) -> Record:
 
 
 def test_the_vae_reaches_the_published_validation_loss_on_mnist(real_data: Path, tmp_path: Path) -> None:
-    record = run(tmp_path, **read_toml(STUDIES / "vae-mnist.toml"))
+    record = run(tmp_path, **read_toml(STUDIES / "vae-mnist.toml", SETTINGS))
     assert record.learning.samples_seen == 4 * 60_000
     assert record.learning.val_loss == pytest.approx(141.7, abs=3)
 

@@ -107,7 +107,7 @@ def lists_of_settings(path: Path) -> list[str]:
     return [
         f"{path.name}:{line} {words}"
         for line, words in enumerations(tree)
-        if len(words) > 2 and {*words} <= {*SETTINGS}
+        if len(words) > 1 and {*words} <= {*SETTINGS}
     ]
 
 
@@ -117,5 +117,5 @@ def test_no_other_place_enumerates_settings() -> None:
 
 
 def test_a_list_of_settings_would_be_found(tmp_path: Path) -> None:
-    (tmp_path / "m.py").write_text('SAME = ("workload", "feed", "precision")\nPHASES = ("input", "forward", "other")\n')
-    assert lists_of_settings(tmp_path / "m.py") == ["m.py:1 ['workload', 'feed', 'precision']"]
+    (tmp_path / "m.py").write_text('SAME = {"workload": 1, "feed": 2}\nPHASES = ("input", "feed")\nONE = ["lr"]\n')
+    assert lists_of_settings(tmp_path / "m.py") == ["m.py:1 ['workload', 'feed']"]

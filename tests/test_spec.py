@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from paceline.errors import SpecError
-from paceline.spec import RunSpec, read_toml
+from paceline.settings import read_toml
+from paceline.spec import SETTINGS, RunSpec
 
 
 def spec(**settings: Any) -> RunSpec:
@@ -163,12 +164,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
 def test_settings_are_read_from_toml(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('workload = "vae:samples=5"\nworkers = 2\nseconds = 1.5\nmps = false\n')
-    assert RunSpec.from_dict(read_toml(file)) == RunSpec(workload="vae:samples=5", workers=2, seconds=1.5)
+    assert RunSpec.from_dict(read_toml(file, SETTINGS)) == RunSpec(workload="vae:samples=5", workers=2, seconds=1.5)
     file.write_bytes(b"\xff")
     with pytest.raises(SpecError, match=r"run.toml is not TOML"):
-        read_toml(file)
+        read_toml(file, SETTINGS)
     with pytest.raises(SpecError, match=r"cannot be read .*: give a TOML file"):
-        read_toml(tmp_path / "missing.toml")
+        read_toml(tmp_path / "missing.toml", SETTINGS)
 
 
 def test_a_run_that_ends_by_itself_may_have_two_ceilings_or_none() -> None:

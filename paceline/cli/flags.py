@@ -1,16 +1,18 @@
-"""Flags made from the declared settings of a run: one value each for `train`, lists of values for `study`."""
+"""Flags made from declared settings: one value each for `train`, lists of values for `study`."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from paceline.settings import Seconds, Setting
+from paceline.settings import Names, Seconds, Setting
 
 Verb = Callable[..., None]
 
 _NUMBERS: Mapping[Any, str] = {int: "N", float: "X", Seconds: "TIME"}
+_WORDS: Mapping[Any, str] = {bool: "on|off", Names: "NAME,…"}
 """What stands for a number of each type in the help; a study takes several of them, separated by commas."""
 
 
@@ -40,10 +42,17 @@ def single(setting: Setting) -> tuple[Any, Any]:
 
     None means that it was not typed, so that the declaration keeps the default.
     """
-    shown = "" if setting.default is None or "(default" in setting.help else f" (default: {_written(setting.default)})"
+    implicit = setting.default in (None, (), dataclasses.MISSING) or "(default" in setting.help
+    shown = "" if implicit else f" (default: {_written(setting.default)})"
     text = setting.help.rstrip(".") + shown + "."
     option = typer.Option(setting.flag, help=text, metavar=_metavar(setting), rich_help_panel=setting.group)
     return Annotated[str | None, option], None
+
+
+def switch(setting: Setting) -> tuple[Any, Any]:
+    """A flag without a value that turns a setting on."""
+    option = typer.Option(setting.flag, help=setting.help, rich_help_panel=setting.group)
+    return Annotated[bool, option], False
 
 
 def repeated(setting: Setting) -> tuple[Any, Any]:
@@ -57,7 +66,7 @@ def repeated(setting: Setting) -> tuple[Any, Any]:
 def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
-    return "on|off" if setting.type is bool else _NUMBERS.get(setting.type, "TEXT")
+    return {**_NUMBERS, **_WORDS}.get(setting.type, "TEXT")
 
 
 def _written(value: Any) -> str:

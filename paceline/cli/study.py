@@ -3,16 +3,18 @@
 import json as jsons
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.flags import repeated, with_flags
+from paceline.cli.flags import repeated, single, switch, with_flags
 from paceline.errors import OutputError, SpecError
 from paceline.network import Site
-from paceline.settings import Role
+from paceline.settings import Names, Role, Setting
 from paceline.spec import SETTINGS, with_role
+from paceline.studies.definition import STUDY_SETTINGS, parse_values
 from paceline.testbed.hosts import Testbed
 from paceline.units import human_seconds
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 _MANY = 1_000
 _REASONS = 10
 _NOT_KNOWN = (
-    "not known, because runs are as long as their steps or epochs take, and these could not be timed. Start the study: "
-    "its first run tells; stopped with Ctrl-C, the same command goes on."
+    "unknown, because the length of the runs is given in steps or epochs, and these could not be timed. Start the "
+    "study: its first run shows it. Stop with Ctrl-C; the same command resumes the study."
 )
 
 _EXAMPLES = """
@@ -42,39 +44,51 @@ Examples:
 """
 
 
-@with_flags({name: repeated(SETTINGS[name]) for name in with_role(Role.AXIS) if name != "workload"})
+_KINDS = {bool: switch, Names: repeated}
+_OF_STUDY = {name: _KINDS.get(one.type, single)(one) for name, one in STUDY_SETTINGS.items()}
+_OF_RUNS = {name: repeated(SETTINGS[name]) for name in with_role(Role.AXIS) if SETTINGS[name].from_flag}
+_RUNNING, _OUTPUT = "Starting the study", "Output"
+
+
+@with_flags({**_OF_STUDY, **_OF_RUNS})
 def study(
     context: typer.Context,
     what: Annotated[str | None, typer.Argument(help="A TOML file, the name of a ready study, or a workload.")] = None,
     *,
-    repeats: Annotated[int | None, typer.Option(help="Runs of every combination, taken in turns.")] = None,
-    scaling: Annotated[str | None, typer.Option(help="weak: batch per worker; strong: of all together.")] = None,
-    equal: Annotated[str | None, typer.Option(help="What all runs have as many of: samples or updates.")] = None,
-    samples: Annotated[int | None, typer.Option(help="With --equal samples: how many.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="More columns: val_loss,time,utilisation,sent, a metric …")
+    out: Annotated[
+        Path | None, typer.Option(rich_help_panel=_OUTPUT, help="The study's folder (default: runs/NAME).")
     ] = None,
-    per_epoch: Annotated[bool | None, typer.Option("--per-epoch", help="A second table, epoch by epoch.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The study's folder (default: runs/NAME).")] = None,
-    full: Annotated[bool, typer.Option("--full", help="The sizes of the file's \\[full] table.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and the expected time.")] = False,
-    skip_impossible: Annotated[
-        bool, typer.Option("--skip-impossible", help="Leave out what cannot run here; the table says so.")
+    csv: Annotated[
+        Path | None, typer.Option(rich_help_panel=_OUTPUT, help="Also write the table to a CSV file.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Print one JSON object instead of the table.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help=f"Start even more than {_MANY:,} runs.")] = False,
-    csv: Annotated[Path | None, typer.Option(help="Write the table to a CSV file as well.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", rich_help_panel=_RUNNING, help="Print the grid and the expected time only.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", rich_help_panel=_RUNNING, help="Use the sizes of the file's \\[full] table.")
+    ] = False,
+    skip_impossible: Annotated[
+        bool,
+        typer.Option(
+            "--skip-impossible", rich_help_panel=_RUNNING, help="Leave out combinations that cannot run here."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", rich_help_panel=_RUNNING, help=f"Start even more than {_MANY:,} runs.")
+    ] = False,
     **flags: Any,
 ) -> None:
-    """Run a grid of runs in turns and show how they scale. Stopped or killed, the same command resumes it."""
+    """Run a grid of settings in turns and show how they scale. The same command resumes a study that was stopped."""
     # Imported here, so that --help answers at once.
     from paceline.engines.local import LocalEngine
     from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
     engine = LocalEngine(context.find_object(Testbed))
-    own = {"repeats": repeats, "scaling": scaling, "equal": equal, "samples": samples, "per_epoch": per_epoch}
-    asked = _asked(what, _given(own, columns, flags), engine.site, full=full)
+    asked = _asked(what, _given(flags), engine.site, full=full)
     if csv is not None:
         _check_writable(csv)
     if asked.runs > _MANY and not yes:
@@ -96,7 +110,7 @@ def study(
 
         contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats))
     else:
-        _say(f"All {len(contents.records)} runs are there already; to measure anew, choose another --out.")
+        _say(f"All {len(contents.records)} runs are there already; choose another --out to measure again.")
     _show(grid, contents, store, csv, as_json=json)
     if contents.failures:
         sys.exit(1)
@@ -109,17 +123,24 @@ def _say(text: str) -> None:
     print(f"paceline: {text}", file=sys.stderr)
 
 
-def _given(own: dict[str, Any], columns: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, by the names that TOML files use."""
-    from paceline.studies.definition import parse_values
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the flags that the user gave, by the names that TOML files use."""
+    typed = {name: value for name, value in flags.items() if value not in (None, False, [])}
+    return {
+        name: _own_value(STUDY_SETTINGS[name], value) if name in STUDY_SETTINGS else parse_values(name, value)
+        for name, value in typed.items()
+    }
 
-    given = {name: value for name, value in own.items() if value is not None}
-    if columns:
-        given["columns"] = [name.strip() for text in columns for name in text.split(",") if name.strip()]
-    return given | {name: parse_values(name, texts) for name, texts in flags.items() if texts}
+
+def _own_value(setting: Setting, typed: bool | str | list[str]) -> Any:
+    """The value of a setting of the study itself; a flag for names may be given several times."""
+    if isinstance(typed, bool):
+        return typed
+    return setting.parse(typed if isinstance(typed, str) else ",".join(typed))
 
 
-def _asked(what: str | None, flags: dict[str, Any], site: Site, *, full: bool) -> "Study":
+def _asked(what: str | None, flags: Mapping[str, Any], site: Site, *, full: bool) -> "Study":
+    from paceline.engines.plan import site_settings
     from paceline.studies.catalogue import find, ready
     from paceline.studies.definition import make_study, read_study, slug
 
@@ -128,10 +149,10 @@ def _asked(what: str | None, flags: dict[str, Any], site: Site, *, full: bool) -
             "Say what to study: paceline study FILE.toml, NAME or WORKLOAD. "
             f"Ready studies: {', '.join(ready())}; `paceline workloads` lists the workloads."
         )
-    file = find(what)
+    file, here = find(what), site_settings(site)
     if file is not None:
-        return read_study(file, full=full, flags=flags, defaults=site.settings)
-    return make_study({**site.settings, "name": slug(what), "workload": what}, full=full, flags=flags)
+        return read_study(file, full=full, flags=flags, defaults=here)
+    return make_study({**here, "name": slug(what), "workload": what}, full=full, flags=flags)
 
 
 def _grid(asked: "Study", site: Site) -> "Grid":
@@ -150,33 +171,33 @@ def _default_folder(asked: "Study", *, full: bool) -> Path:
 
 def _check_writable(file: Path) -> None:
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
-        raise OutputError(f"--csv {file} cannot be written: name a file in a folder that can be.")
+        raise OutputError(f"--csv {file} cannot be written: choose a file in a writable folder.")
 
 
 def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
-    """A slip of a list makes a grid of years: say how large it is, before anything is done about it."""
+    """A long list by mistake makes a grid that takes years: show how large it is before anything is done about it."""
     from paceline.cli.study_output import printing
     from paceline.studies.schedule import asked_seconds
 
     seconds = asked_seconds(asked)
-    expected = f"about {human_seconds(seconds)}" if seconds is not None else "a time that only its first runs can tell"
+    expected = f"about {human_seconds(seconds)}" if seconds is not None else "an unknown time"
     lengths = [" × ".join(f"{len(values):,} {name}" for name, values in axes.items()) for _, axes in asked.blocks]
     size = f"{asked.runs:,} runs ({' + '.join(lengths)}, × {asked.repeats:,} repeats) take {expected}"
     if not dry_run:
         raise SpecError(
             f"{size}: above {_MANY:,} runs a study starts only with --yes. Try --dry-run, or shorter lists."
         )
-    told = f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes."
+    note = f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes."
     with printing():
-        print(_grid_as_json(asked, asked.runs, None, seconds, cells=None, notes=[told]) if as_json else told)
+        print(_grid_as_json(asked, asked.runs, None, seconds, cells=None, notes=[note]) if as_json else note)
 
 
 def _grid_as_json(
     asked: "Study", runs: int, missing: int | None, seconds: float | None, **more: list[Any] | None
 ) -> str:
-    """What `--dry-run --json` prints; null is what was not looked at."""
-    told = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": seconds, **more}
-    return jsons.dumps(told, indent=2)
+    """What `--dry-run --json` prints; null where something was not determined."""
+    content = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": seconds, **more}
+    return jsons.dumps(content, indent=2)
 
 
 def _check_folder(store: "Store", grid: "Grid", *, skip: bool) -> None:
@@ -198,14 +219,14 @@ def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
     if len(reasons) == 1 and len(impossible) == len(grid.cells):
         raise SpecError(next(iter(reasons)))
     lines = [f"  {reason}" + (f" ({count} combinations)" if count > 1 else "") for reason, count in reasons.items()]
-    more = [f"  … and {len(lines) - _REASONS} reasons more"] if len(lines) > _REASONS else []
+    more = [f"  … and {len(lines) - _REASONS} more reasons"] if len(lines) > _REASONS else []
     text = "\n".join([*lines[:_REASONS], *more])
     if len(impossible) == len(grid.cells):
         raise SpecError(f"None of the {len(grid.cells)} combinations can run here:\n{text}")
-    told = f"{len(impossible)} of {len(grid.cells)} combinations cannot run here:\n{text}"
+    text = f"{len(impossible)} of {len(grid.cells)} combinations cannot run here:\n{text}"
     if not skip:
-        raise SpecError(f"{told}\nChange them, or leave them out with --skip-impossible.")
-    _say(told)
+        raise SpecError(f"{text}\nChange them, or leave them out with --skip-impossible.")
+    _say(text)
 
 
 def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 
 from paceline.cli.flags import single, with_flags
 from paceline.errors import Interrupted, SpecError
-from paceline.settings import Role
-from paceline.spec import SETTINGS, RunSpec, read_toml, with_role
+from paceline.settings import Role, SettingValue, read_toml
+from paceline.spec import SETTINGS, RunSpec, with_role
 from paceline.testbed.hosts import Testbed
 
 _EXAMPLES = """
@@ -32,8 +33,7 @@ Examples:
 
 
 _FILES = "Input and output"
-_FLAGS = {name: single(setting) for name, setting in SETTINGS.items() if name not in ("workload", "turn")}
-"""The workload is an argument, and turns are counted by studies."""
+_FLAGS = {name: single(setting) for name, setting in SETTINGS.items() if setting.from_flag}
 
 
 @with_flags(_FLAGS)
@@ -55,22 +55,24 @@ def train(
     **flags: Any,
 ) -> None:
     """Train a workload with several workers and record what happened."""
+    from paceline.engines.plan import site_settings
+
     given = {name: SETTINGS[name].parse(text) for name, text in flags.items() if text is not None}
     if workload is not None:
         given["workload"] = workload
     testbed = context.find_object(Testbed)
     if settings is not None:
-        given = {**_without_length(read_toml(settings), given), **given}
+        given = {**_without_length(read_toml(settings, SETTINGS), given), **given}
     if given.get("workload") is None:
         raise SpecError("Say what to train: paceline train WORKLOAD; `paceline workloads` lists them.")
-    here = testbed.site.settings if testbed is not None else {}
+    here = site_settings(testbed.site) if testbed is not None else {}
     run(RunSpec.from_dict({**here, **given}), out, as_json=json, testbed=testbed)
 
 
 train.__doc__ = f"{train.__doc__}\n{_EXAMPLES}"
 
 
-def _without_length(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+def _without_length(file: Mapping[str, SettingValue], flags: Mapping[str, SettingValue]) -> Mapping[str, SettingValue]:
     """The settings of a file; a length given by a flag replaces the file's, whichever kind it is."""
     lengths = with_role(Role.LENGTH)
     if flags.keys().isdisjoint({*lengths, "timing"}):

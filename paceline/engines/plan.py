@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from paceline.devices import catalogue as devices
 from paceline.devices.base import Demand, Placement
@@ -11,15 +10,15 @@ from paceline.engines.paces import paces_of
 from paceline.errors import DeviceError, SpecError
 from paceline.feeds import catalogue as feeds
 from paceline.network import Site, parse_network
-from paceline.settings import Role
+from paceline.settings import Role, SettingValue
 from paceline.spec import RunSpec, with_role
 from paceline.timing import fixed_timing
 from paceline.traffic import catalogue as strategies
 from paceline.traffic.resolved import ResolvedStrategy
 from paceline.workloads import catalogue as workloads
 
-CEILING_SECONDS = 600.0
-"""How long a run goes on at the most that ends by itself, unless told otherwise."""
+UPPER_LIMIT_SECONDS = 600.0
+"""How long a run with `until_percent` trains at the most, where the user gives no other limit."""
 
 DEFAULT_WARMUP = 100
 """Updates over which a scaled learning rate is reached; not a share of the run, which may be resumed and prolonged."""
@@ -50,10 +49,15 @@ class Plan:
     """Settings that were left open and have the workload's own values."""
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, SettingValue]:
         """Settings that identify the run, without those that the workload decided: it may be edited later."""
         identifying = self.spec.by_role(Role.IDENTITY)
         return {name: None if name in self.from_workload else value for name, value in identifying.items()}
+
+
+def site_settings(site: Site) -> dict[str, SettingValue]:
+    """Settings that a run has at this site where it leaves them open."""
+    return {} if site.network is None else {name: getattr(site, name) for name in with_role(Role.FROM_SITE)}
 
 
 def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
@@ -172,7 +176,7 @@ def _with_length(spec: RunSpec) -> RunSpec:
     if fixed is not None:
         return dataclasses.replace(spec, steps=fixed.total)
     if spec.until_percent is not None and all(length is None for length in spec.by_role(Role.LENGTH).values()):
-        return dataclasses.replace(spec, seconds=CEILING_SECONDS)
+        return dataclasses.replace(spec, seconds=UPPER_LIMIT_SECONDS)
     return spec
 
 

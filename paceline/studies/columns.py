@@ -35,7 +35,7 @@ class Column:
         return statistics.median(numbers)
 
     def written(self, value: Value) -> str:
-        """For reading."""
+        """The value as a table shows it."""
         return NOTHING if value is None else self.text(value)
 
 
@@ -44,7 +44,7 @@ def _percent(value: float) -> str:
 
 
 def _utilisation(record: Record) -> float | None:
-    """Of the devices, by this run's workers; on GPUs, where nobody tells by whom, by anyone."""
+    """Of the devices, by this run's workers; on GPUs, where the driver does not report by whom, by anyone."""
     shares = [
         device.workers_percent if device.workers_percent is not None else device.busy_percent
         for device in record.utilisation

@@ -4,28 +4,26 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paceline import spec
 from paceline.grammar import choose, require
-from paceline.settings import Role
-from paceline.spec import read_toml, with_role
+from paceline.settings import Baseline, Names, Role, read_toml, setting, settings_of
+from paceline.spec import with_role
 
-SCALINGS = ("weak", "strong")
-EQUALS = ("samples", "updates")
 FIT = "fit"
 """`workers_per_device = "fit"`: the smallest number with which the workers fit on this machine."""
 
 SETTINGS = with_role(Role.AXIS)
 """Settings of runs that a study can vary."""
 
-LENGTHS = frozenset({*with_role(Role.LENGTH), "timing", "samples", "equal"})
-"""What decides how long runs are. Giving one of them anew, in `[full]` or by a flag, takes back the others."""
-
-_OWN = ("name", "repeats", "scaling", "equal", "samples", "columns", "per_epoch")
+_GROUP = "The study"
 
 Axes = Mapping[str, tuple[Any, ...]]
 """Settings and the values each takes, in the order they were written."""
+
+Table = Mapping[str, Any]
+"""A table of a TOML file, or flags by the same names, before anything is checked."""
 
 
 @dataclass(frozen=True)
@@ -37,40 +35,84 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class StudySettings:
+    """The settings of a study itself, beside those of its runs."""
+
+    name: str = setting(
+        help="Name of the study and of its folder (default: that of the file or workload).",
+        group=_GROUP,
+        roles=(Role.IDENTITY,),
+        baseline=Baseline.ANY,
+    )
+    repeats: int = setting(
+        1,
+        help="Runs of every combination, taken in turns.",
+        group=_GROUP,
+        roles=(Role.IDENTITY,),
+        baseline=Baseline.ANY,
+        least=1,
+    )
+    scaling: Literal["weak", "strong"] = setting(
+        "weak",
+        help="weak: --batch is per worker; strong: it is divided among all workers.",
+        group=_GROUP,
+        roles=(Role.IDENTITY,),
+        baseline=Baseline.ANY,
+    )
+    equal: Literal["samples", "updates"] | None = setting(
+        None,
+        help="What all runs have the same number of: samples (give --samples) or updates (give --steps).",
+        group=_GROUP,
+        roles=(Role.IDENTITY, Role.LENGTH),
+        baseline=Baseline.ANY,
+    )
+    samples: int | None = setting(
+        None,
+        help="With --equal samples: the number of samples of every run.",
+        group=_GROUP,
+        roles=(Role.IDENTITY, Role.LENGTH),
+        baseline=Baseline.ANY,
+        least=1,
+    )
+    columns: Names = setting(
+        (),
+        help="Further columns of the table: val_loss,time,utilisation,sent, or a metric.",
+        group=_GROUP,
+        roles=(Role.OPERATION,),
+        baseline=Baseline.ANY,
+    )
+    per_epoch: bool = setting(
+        False,
+        help="Print a second table with a row for every epoch.",
+        group=_GROUP,
+        roles=(Role.OPERATION,),
+        baseline=Baseline.ANY,
+    )
+
+
+STUDY_SETTINGS = settings_of(StudySettings)
+"""The settings of a study itself, by name."""
+
+LENGTHS = frozenset(
+    {*with_role(Role.LENGTH), "timing", *(name for name, one in STUDY_SETTINGS.items() if one.has(Role.LENGTH))}
+)
+"""What decides how long runs are. Giving one of them anew, in `[full]` or by a flag, takes back the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(StudySettings):
     """A grid of runs, before it is spread out."""
 
-    name: str
     axes: Axes
     variants: tuple[Variant, ...] = (Variant(None, {}),)
-    repeats: int = 1
-    scaling: str = "weak"
-    """weak: `batch` is per worker. strong: it is of all workers together and divided among them."""
-
-    equal: str | None = None
-    """What all runs have the same number of: samples (`samples`), or updates (`steps`)."""
-
-    samples: int | None = None
-    columns: tuple[str, ...] = ()
-    """Columns of the table beside those that vary and the rates."""
-
-    per_epoch: bool = False
-    """Whether there is a second table, with a row for every epoch."""
 
     def __post_init__(self) -> None:
-        _check_type("name", self.name, str, "a word")
+        for one in STUDY_SETTINGS.values():
+            one.check(getattr(self, one.name))
         require(
             bool(slug(self.name).strip("_.")),
-            f"name = {self.name!r} is not valid: it names the study's folder, and needs a letter or a digit.",
+            f"--name {self.name!r} is not valid: it names the study's folder, and needs a letter or a digit.",
         )
-        _check_type("per_epoch", self.per_epoch, bool, "true or false")
-        for name, count in (("repeats", self.repeats), ("samples", self.samples)):
-            _check_type(name, count if count is not None else 1, int, "a whole number")
-            require(count is None or count >= 1, f"{name} = {count} is not valid: it must be at least 1.")
-        for name, word, choices in (("scaling", self.scaling, SCALINGS), ("equal", self.equal, EQUALS)):
-            _check_type(name, word if word is not None else "", str, "a word")
-            if word is not None:
-                choose(word, choices, f"value of {name}")
         for variant in self.variants:
             axes = {**self.axes, **variant.axes}
             require(
@@ -82,7 +124,8 @@ class Study:
         if self.scaling == "strong":
             given = None not in axes.get("batch", (None,))
             require(
-                given, 'scaling = "strong" divides a batch among the workers: say how large it is in all, batch = …'
+                given,
+                'scaling = "strong" divides a batch among the workers: give the batch of all together, batch = …',
             )
         if self.equal == "updates":
             alone = axes.keys() & set(with_role(Role.LENGTH)) == {"steps"}
@@ -93,14 +136,14 @@ class Study:
         alone = self.samples is not None and not axes.keys() & set(with_role(Role.LENGTH))
         require(alone, 'equal = "samples" needs samples = …, and neither steps, epochs nor seconds beside it.')
         given = None not in axes.get("batch", (None,))
-        require(given, 'equal = "samples" needs to know the batch: write batch = …')
+        require(given, 'equal = "samples" needs the batch: write batch = …')
 
     @property
     def blocks(self) -> Iterator[tuple[Variant, Axes]]:
         """Every variant and all its axes, its own ones in place of the study's; workers vary fastest."""
         for variant in self.variants:
             axes = {**self.axes, **variant.axes}
-            yield variant, {name: axes[name] for name in sorted(axes, key=_varies_fastest)}
+            yield variant, {name: axes[name] for name in sorted(axes, key=lambda name: spec.SETTINGS[name].varies)}
 
     @property
     def runs(self) -> int:
@@ -108,18 +151,13 @@ class Study:
         return self.repeats * sum(math.prod(map(len, axes.values())) for _, axes in self.blocks)
 
 
-def _varies_fastest(name: str) -> int:
-    """Workers vary fastest, then workers per device; everything else keeps its order."""
-    return {"workers_per_device": 1, "workers": 2}.get(name, 0)
-
-
-def read_study(path: Path, *, full: bool, flags: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Study:
+def read_study(path: Path, *, full: bool, flags: Table, defaults: Table | None = None) -> Study:
     """The study of a file: it wins over defaults, its `[full]` settings over it when asked for, and flags over all."""
-    table = read_toml(path)
+    table = read_toml(path, spec.SETTINGS)
     return make_study({**(defaults or {}), "name": path.stem, **table}, full=full, flags=flags)
 
 
-def make_study(table: Mapping[str, Any], *, full: bool = False, flags: Mapping[str, Any] | None = None) -> Study:
+def make_study(table: Table, *, full: bool = False, flags: Table | None = None) -> Study:
     """A study from plain data; unknown keys are refused with the nearest."""
     table = dict(table)
     larger = table.pop("full", None)
@@ -133,21 +171,17 @@ def make_study(table: Mapping[str, Any], *, full: bool = False, flags: Mapping[s
     table = _override(table, flags or {})
     variants = table.pop("variant", [])
     _check_type("variant", variants, list, "[[variant]] tables")
-    own = {name: table.pop(name) for name in _OWN if name in table}
-    columns = own.pop("columns", ())
-    _check_type("columns", columns, (list, tuple), "a list of names")
-    for column in columns:
-        _check_type("a name in columns", column, str, "a word")
+    own = {name: one.read(table.pop(name)) for name, one in STUDY_SETTINGS.items() if name in table}
     chosen = tuple(_variant(v, flags or {}) for v in variants) or (Variant(None, {}),)
-    return Study(axes=_axes(table), variants=chosen, columns=tuple(columns), **own)
+    return Study(axes=_axes(table), variants=chosen, **own)
 
 
-def _override(table: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+def _override(table: Table, stronger: Table) -> dict[str, Any]:
     gone = LENGTHS if stronger.keys() & set(LENGTHS) else ()
     return {**{name: value for name, value in table.items() if name not in gone}, **stronger}
 
 
-def _variant(table: Any, flags: Mapping[str, Any]) -> Variant:
+def _variant(table: Any, flags: Table) -> Variant:
     _check_type("variant", table, dict, "a table")
     for key in table:
         choose(key, ("label", *SETTINGS), "setting of a variant")
@@ -157,7 +191,7 @@ def _variant(table: Any, flags: Mapping[str, Any]) -> Variant:
     return Variant(label, _axes({name: value for name, value in table.items() if name != "label"}))
 
 
-def _axes(table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def _axes(table: Table) -> dict[str, tuple[Any, ...]]:
     axes = {}
     for name, value in table.items():
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
@@ -185,11 +219,10 @@ def parse_values(name: str, texts: list[str]) -> list[Any]:
     return [item if name == "workers_per_device" and item == FIT else one.parse(item) for item in items]
 
 
-def _check_keys(table: Mapping[str, Any], *more: str) -> None:
+def _check_keys(table: Table, *more: str) -> None:
     for key in table:
-        choose(key, (*_OWN, *SETTINGS, *more), "setting of a study")
+        choose(key, (*STUDY_SETTINGS, *SETTINGS, *more), "setting of a study")
 
 
-def _check_type(name: str, value: Any, kind: type | tuple[type, ...], noun: str) -> None:
-    right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
-    require(right, f"{name} = {value!r} is not valid: it must be {noun}.")
+def _check_type(name: str, value: Any, kind: type, noun: str) -> None:
+    require(isinstance(value, kind), f"{name} = {value!r} is not valid: it must be {noun}.")

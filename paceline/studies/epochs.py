@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from paceline.measure import sidecar
 from paceline.record import Record
@@ -31,12 +30,12 @@ def epochs_of(record: Record, folder: Path) -> list[Epoch]:
     if not ends:
         return []
     series = sidecar.load(folder)
-    found, first = [], 0
+    epochs, first = [], 0
     for number, end in ends:
         steps = slice(first, end.step)
         first = end.step
         losses = [loss for loss in record.learning.loss[steps] if loss is not None]
-        found.append(
+        epochs.append(
             Epoch(
                 epoch=int(number),
                 seconds=max(float((worker.end[steps] - worker.begin[steps]).sum()) for worker in series),
@@ -45,10 +44,10 @@ def epochs_of(record: Record, folder: Path) -> list[Epoch]:
                 metrics=end.metrics,
             )
         )
-    return found
+    return epochs
 
 
-def over_repeats(runs: Sequence[Sequence[Epoch]]) -> Iterator[dict[str, Any]]:
+def over_repeats(runs: Sequence[Sequence[Epoch]]) -> Iterator[dict[str, float | None]]:
     """Medians over repeats of the same settings, epoch by epoch."""
     for same in zip(*runs, strict=False):
         figures = [{"time": e.seconds, "loss": e.loss, "val_loss": e.val_loss, **e.metrics} for e in same]

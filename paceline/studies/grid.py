@@ -1,4 +1,4 @@
-"""From a study to its cells: every combination once, its baseline beside it, and what cannot run found beforehand."""
+"""From a study to its cells: every combination once, its baseline beside it, and the reason where it cannot run."""
 
 import contextlib
 import dataclasses
@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from paceline.engines.plan import Plan, plan
 from paceline.errors import DeviceError, RequestError
@@ -16,7 +16,7 @@ from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
 from paceline.migrations import strategy_of_schema_1
 from paceline.network import Site
-from paceline.settings import Baseline, Role
+from paceline.settings import Baseline, Role, SettingValue
 from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, settings_alone, with_baseline, with_role
 from paceline.studies.definition import FIT, Study, slug
 from paceline.traffic import catalogue as strategies
@@ -29,7 +29,7 @@ _ONE_NODE = Site()
 class Cell:
     """One combination of settings; with repeats, the same runs in several turns."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, SettingValue]
     """As asked."""
 
     key: str
@@ -120,12 +120,12 @@ def _check_names(study: Study) -> None:
                 check(text)
 
 
-def _unique(found: Iterable[Cell]) -> list[Cell]:
-    return list({cell.key: cell for cell in found}.values())
+def _unique(cells: Iterable[Cell]) -> list[Cell]:
+    return list({cell.key: cell for cell in cells}.values())
 
 
 def _cell(
-    study: Study, settings: Mapping[str, Any], site: Site, *, label: str | None = None, added: bool = False
+    study: Study, settings: Mapping[str, SettingValue], site: Site, *, label: str | None = None, added: bool = False
 ) -> Cell:
     try:
         planned = _planned(_per_run(study, settings), site)
@@ -134,30 +134,35 @@ def _cell(
     return Cell(settings=settings, key=key_of(planned.identity), spec=planned.spec, label=label, added=added)
 
 
-def _per_run(study: Study, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _per_run(study: Study, settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
     """Settings of one run: the batch per worker, and its length."""
     run = dict(settings)
-    workers = run.get("workers", 1)
-    counts = (workers, *(run[name] for name in ("batch", "steps") if run.get(name) is not None))
-    if not all(map(_is_count, counts)):
+    workers, batch, steps = run.get("workers", 1), run.get("batch"), run.get("steps")
+    if not (_is_count(workers) and (batch is None or _is_count(batch)) and (steps is None or _is_count(steps))):
         return run  # refused where a spec is made of it
     if study.scaling == "strong":
-        whole = run["batch"]
+        assert batch is not None, "checked by the study"
         require(
-            whole % workers == 0,
-            f"batch = {whole} in all cannot be divided among {workers} workers: use a multiple of {workers}.",
+            batch % workers == 0,
+            f"batch = {batch} in all cannot be divided among {workers} workers: use a multiple of {workers}.",
         )
-        run["batch"] = whole // workers
+        run["batch"] = batch = batch // workers
     if study.equal == "samples":
-        run["steps"] = _divided("samples", study.samples or 0, run["batch"] * workers, "samples an update")
-    traffic = strategies.resolve(run.get("strategy", RunSpec.strategy))
+        assert batch is not None, "checked by the study"
+        run["steps"] = steps = _divided("samples", study.samples or 0, batch * workers, "samples an update")
+    traffic = strategies.resolve(_strategy(run))
     if study.equal == "updates" and traffic.servers and not traffic.synchronous:
-        run["steps"] = _divided("steps", run["steps"], workers, "updates a step, one of every worker")
+        assert steps is not None, "checked by the study"
+        run["steps"] = _divided("steps", steps, workers, "updates a step, one of every worker")
     return run
 
 
-def _is_count(value: Any) -> bool:
-    """What can be divided, and divided by."""
+def _strategy(settings: Mapping[str, SettingValue]) -> str:
+    return str(settings.get("strategy", RunSpec.strategy))
+
+
+def _is_count(value: SettingValue) -> TypeGuard[int]:
+    """Whether the value is a number that can be divided, and divided by."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
@@ -166,7 +171,7 @@ def _divided(name: str, whole: int, part: int, what: str) -> int:
     return whole // part
 
 
-def _planned(settings: Mapping[str, Any], site: Site) -> Plan:
+def _planned(settings: Mapping[str, SettingValue], site: Site) -> Plan:
     """As it will run on this machine."""
     if settings.get("workers_per_device") != FIT:
         return plan(RunSpec.from_dict(settings), site)
@@ -210,17 +215,17 @@ def _shared(spec: RunSpec) -> tuple[Any, ...]:
     return tuple(getattr(spec, name) for name in with_baseline(Baseline.SAME, Baseline.PREFERRED))
 
 
-def key_of(settings: Mapping[str, Any]) -> str:
+def key_of(settings: Mapping[str, SettingValue]) -> str:
     """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults.
 
     Strategies are spelled as schema 1 did, so that the finished runs of an earlier version are found.
     """
-    strategy = strategy_of_schema_1(settings.get("strategy", RunSpec.strategy))
+    strategy = strategy_of_schema_1(_strategy(settings))
     identity = with_role(Role.IDENTITY)
     spelled = {**settings, "strategy": strategy}
     given = {k: _plain(v) for k, v in spelled.items() if k in identity and v != SETTINGS[k].default}
     digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:12]
-    words = (slug(settings["workload"]), slug(strategy), f"{settings.get('workers', 1)}w", digest)
+    words = (slug(settings.get("workload")), slug(strategy), f"{settings.get('workers', 1)}w", digest)
     return "-".join(words)
 
 
@@ -231,11 +236,12 @@ def _plain(value: Any) -> Any:
 
 def differing(cells: Iterable[Cell]) -> list[str]:
     """Settings that are not the same in all cells: as asked, or as planned where they can run."""
-    values: dict[str, dict[str, set[str]]] = {name: {"asked": set(), "planned": set()} for name in SETTINGS}
-    for cell in cells:
-        for name, found in values.items():
-            if cell.spec is not None:
-                found["planned"].add(json.dumps(getattr(cell.spec, name)))
-            if not cell.added:
-                found["asked"].add(json.dumps(cell.settings.get(name)))
-    return [name for name, found in values.items() if max(map(len, found.values())) > 1]
+    everything = list(cells)
+    planned = [cell.spec for cell in everything if cell.spec is not None]
+    asked = [cell.settings for cell in everything if not cell.added]
+
+    def differs(name: str) -> bool:
+        values = {json.dumps(getattr(spec, name)) for spec in planned}
+        return len(values) > 1 or len({json.dumps(settings.get(name)) for settings in asked}) > 1
+
+    return [name for name in SETTINGS if differs(name)]

@@ -15,7 +15,7 @@ from paceline.spec import RunSpec, settings_alone, with_baseline, with_role
 _PROBE_SECONDS = 1.0
 _MOST_PROBES = 8
 _NEVER_NARROW_PERCENT = 1e-3
-"""A run may have two ceilings only where it ends by itself; it shall not."""
+"""So narrow that it is never reached: only a run with `until_percent` may have two upper limits."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,19 @@ def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) 
         first.setdefault(_kind(spec), spec)
     if len(first) > _MOST_PROBES:
         return {}
-    found = {}
+    probes = {}
     for kind, spec in first.items():
         say(f"timing {spec.workload} for a second, to tell how long it takes")
         try:
-            found[kind] = _one(spec, engine)
+            probes[kind] = _one(spec, engine)
         except PacelineError:  # whatever it is, the study will say it
             return {}
-    return found
+    return probes
 
 
 def _one(spec: RunSpec, engine: Engine) -> Probe:
     alone = replace(
-        spec,
-        **settings_alone(),
+        spec.replaced(settings_alone()),
         seconds=_PROBE_SECONDS,
         until_percent=_NEVER_NARROW_PERCENT,
         timing="detected",

@@ -10,33 +10,50 @@ damaged/KEY/             a run that could not be read, set aside
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from paceline.errors import DataError, OutputError
 from paceline.files import sync, write_whole
 from paceline.measure import sidecar
-from paceline.migrations import SCHEMA_VERSION, migrated_settings
+from paceline.migrations import SCHEMA_VERSION
 from paceline.record import FAILURE_NAME, FILE_NAME, STUDY_NAME, Record
-from paceline.studies.grid import Cell, Grid, Run
+from paceline.settings import SettingValue
+from paceline.studies.description import StudyDescription
+from paceline.studies.grid import Grid, Run
 
-STUDY_SCHEMA_VERSION = 1
 _PARTIAL = ".partial-"
 _LOCK = ".lock"
 _FOLDERS = _RUNS, _FAILED, _DAMAGED = "runs", "failed", "damaged"
 _NAMED = 3
-"""How many strange files are named."""
+"""How many unexpected files a message names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureNote:
+    """Why a run failed, as its folder keeps it."""
+
+    spec: Mapping[str, SettingValue] = field(default_factory=dict)
+    error: str
+    """The name of the error's class."""
+
+    message: str
+
+    @property
+    def first_line(self) -> str:
+        """The error in one line."""
+        return (self.message.strip() or self.error).splitlines()[0]
 
 
 @dataclass
 class Contents:
-    """What was found in a study's folder."""
+    """The runs in a study's folder."""
 
     records: dict[str, Record] = field(default_factory=dict)
     """By the key of the run."""
@@ -44,7 +61,7 @@ class Contents:
     damaged: dict[str, str] = field(default_factory=dict)
     """Runs that cannot be read, and why."""
 
-    failures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[str, FailureNote] = field(default_factory=dict)
 
 
 class Store:
@@ -63,37 +80,20 @@ class Store:
 
         The same study may have grown: all that is there must still be asked for.
         """
-        there = self._described()
-        if there is None:
+        try:
+            there = StudyDescription.read(self.folder / STUDY_NAME)
+        except (FileNotFoundError, NotADirectoryError):
+            self._refuse_strangers()
             return
-        here = describe(grid)
-        if there["fingerprint"] == here["fingerprint"]:
+        here = StudyDescription.of(grid)
+        if there.fingerprint == here.fingerprint:
             return
-        differences = list(_differences(there, here))
+        differences = list(there.not_extended_by(here))
         if differences:
             raise OutputError(
                 f"{self.folder} holds another study ({'; '.join(differences)}): choose another --out. "
                 "A study may be extended there, but all that it has must still be asked for."
             )
-
-    def _described(self) -> dict[str, Any] | None:
-        file = self.folder / STUDY_NAME
-        try:
-            content = json.loads(file.read_text())
-            version = content["schema_version"]
-            if version <= STUDY_SCHEMA_VERSION:
-                return _checked({name: content[name] for name in ("fingerprint", *_COMPARED, "cells")})
-        except (FileNotFoundError, NotADirectoryError):
-            self._refuse_strangers()
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise OutputError(
-                f"{file} cannot be read ({type(error).__name__}: {error}): the runs beside it are kept. "
-                "Choose another --out, or remove the file if they are of this study."
-            ) from error
-        raise OutputError(
-            f"{file} has schema version {version}; this Paceline reads up to {STUDY_SCHEMA_VERSION}: update it."
-        )
 
     def _refuse_strangers(self) -> None:
         if (self.folder / FILE_NAME).exists():
@@ -106,9 +106,9 @@ class Store:
             raise _unwritable(self.folder, error) from error
         strange = [name for name in there if not name.startswith(".") and name not in _FOLDERS]
         if strange:
-            told = ", ".join(strange[:_NAMED]) + (f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else "")
+            names = ", ".join(strange[:_NAMED]) + (f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else "")
             raise OutputError(
-                f"--out {self.folder} holds other things ({told}) and no study: choose an empty folder, or a new one."
+                f"--out {self.folder} holds other things ({names}) and no study: choose an empty folder, or a new one."
             )
 
     def read(self, runs: Iterable[Run]) -> Contents:
@@ -123,10 +123,8 @@ class Store:
                     _refuse_newer(folder / FILE_NAME, error)
                     contents.damaged[run.key] = str(error)
             elif (file := self._failure_file(run)).exists():
-                with contextlib.suppress(OSError, ValueError, RecursionError):
-                    failure = json.loads(file.read_text())
-                    if isinstance(failure, dict) and all(isinstance(failure.get(k), str) for k in ("error", "message")):
-                        contents.failures[run.key] = failure
+                with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
+                    contents.failures[run.key] = msgspec.json.decode(file.read_bytes(), type=FailureNote)
         return contents
 
     @contextlib.contextmanager
@@ -152,7 +150,7 @@ class Store:
                 lock.write(str(os.getpid()))
                 lock.flush()
                 self.check(grid)  # again: another process may have begun a study here meanwhile
-                write_json(self.folder / STUDY_NAME, describe(grid))
+                _write_json(self.folder / STUDY_NAME, StudyDescription.of(grid))
                 for partial in self._runs.glob(f"{_PARTIAL}*"):
                     shutil.rmtree(partial)
             except OSError as error:
@@ -186,71 +184,16 @@ class Store:
             shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(self._failure_file(run).parent, ignore_errors=True)
 
-    def note_failure(self, run: Run, error: Exception) -> dict[str, Any]:
+    def note_failure(self, run: Run, error: Exception) -> FailureNote:
         """Keep why a run failed; it is tried again at the next start."""
-        failure = {"spec": run.spec.to_dict(), "error": type(error).__name__, "message": str(error)}
+        failure = FailureNote(spec=run.spec.to_dict(), error=type(error).__name__, message=str(error))
         file = self._failure_file(run)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, failure)
+        _write_json(file, failure)
         return failure
 
     def _failure_file(self, run: Run) -> Path:
         return self.folder / _FAILED / run.key / FAILURE_NAME
-
-
-_COMPARED = ("name", "scaling", "equal", "samples", "repeats")
-
-
-def describe(grid: Grid) -> dict[str, Any]:
-    """The resolved grid as plain data, with a fingerprint of all that makes it this study."""
-    study = grid.study
-    compared = {name: getattr(study, name) for name in _COMPARED}
-    cells = {cell.key: _settings(cell) for cell in grid.cells}
-    identity = json.dumps([compared, sorted(cells)], sort_keys=True)
-    return {
-        "schema_version": STUDY_SCHEMA_VERSION,
-        "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
-        **compared,
-        "columns": list(study.columns),
-        "per_epoch": study.per_epoch,
-        "labels": {cell.key: cell.label for cell in grid.cells if cell.label is not None},
-        "cells": cells,
-    }
-
-
-def _checked(there: dict[str, Any]) -> dict[str, Any]:
-    """A description of the right shape: the file may have been changed by hand."""
-    cells, repeats = there["cells"], there["repeats"]
-    if not isinstance(cells, dict) or not all(isinstance(cell, dict) for cell in cells.values()):
-        raise ValueError("cells is not a table of tables")
-    if not isinstance(repeats, int):
-        raise ValueError(f"repeats is {repeats!r}, not a whole number")
-    return {**there, "cells": {key: migrated_settings(cell) for key, cell in cells.items()}}
-
-
-def _settings(cell: Cell) -> dict[str, Any]:
-    if cell.spec is None:
-        return {**cell.settings, "impossible": cell.problem}
-    return {name: value for name, value in cell.spec.to_dict().items() if name != "turn"}
-
-
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    """What is no extension, setting by setting."""
-    for name in _COMPARED:
-        grown = name == "repeats" and here[name] >= there[name]
-        if there[name] != here[name] and not grown:
-            yield f"{name}: {there[name]} there, {here[name]} here"
-    gone = [cell for key, cell in there["cells"].items() if key not in here["cells"] and "impossible" not in cell]
-    if not gone:
-        return
-    told = False
-    for name in gone[0]:
-        values = [dict.fromkeys(str(c.get(name)) for c in side["cells"].values()) for side in (there, here)]
-        if not values[0].keys() <= values[1].keys():
-            told = True
-            yield f"{name}: {', '.join(values[0])} there, {', '.join(values[1])} here"
-    if not told:
-        yield f"{len(gone)} of its combinations are not asked for here"
 
 
 def _load(folder: Path, run: Run) -> Record:
@@ -266,14 +209,13 @@ def _load(folder: Path, run: Run) -> Record:
 
 
 def _refuse_newer(file: Path, error: DataError) -> None:
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        if json.loads(file.read_text())["schema_version"] > SCHEMA_VERSION:
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        if json.loads(file.read_text()).get("schema_version") > SCHEMA_VERSION:
             raise error
 
 
-def write_json(file: Path, content: Any) -> None:
-    """Whole or not at all."""
-    write_whole(file, json.dumps(content, indent=2))
+def _write_json(file: Path, content: StudyDescription | FailureNote) -> None:
+    write_whole(file, json.dumps(msgspec.to_builtins(content), indent=2))
 
 
 def is_about_writing(error: OSError) -> bool:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
@@ -28,6 +27,10 @@ _FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
 _NAMED_ROWS = 3
 
 
+CellValue = Value | Figure
+"""What a row of a table has in one column."""
+
+
 @dataclass(frozen=True)
 class StudyRow:
     """One cell and what came of it."""
@@ -46,7 +49,7 @@ class StudyTable:
     title: str
     headings: tuple[str, ...]
     texts: list[tuple[str, ...]]
-    values: list[dict[str, Any]]
+    values: list[dict[str, CellValue]]
     numeric: tuple[bool, ...]
     notes: list[str] = field(default_factory=list)
 
@@ -57,7 +60,7 @@ class TableColumn:
 
     name: str
     heading: str
-    values: list[Any]
+    values: Sequence[CellValue]
     texts: list[str]
     numeric: bool = True
 
@@ -91,8 +94,8 @@ def _state(grid: Grid, cell: Cell, contents: Contents) -> str:
         return "done"
     if done:
         return f"{done} of {len(runs)} repeats"
-    for state, found in (("failed", contents.failures), ("damaged", contents.damaged)):
-        if any(run.key in found for run in runs):
+    for state, keys in (("failed", contents.failures.keys()), ("damaged", contents.damaged.keys())):
+        if any(run.key in keys for run in runs):
             return state
     return "not run"
 
@@ -130,26 +133,29 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
     if labelled:
         labels = [row.cell.label or "baseline" for row in rows]
         yield TableColumn("variant", "variant", labels, labels, numeric=False)
-    told = {n for v in variants for n, values in v.axes.items() if len(values) == 1} if labelled else set()
+    labels_say = {n for v in variants for n, values in v.axes.items() if len(values) == 1} if labelled else set()
     asked = differing(row.cell for row in rows if not row.cell.added)
     varying = differing(row.cell for row in rows)
     written = [name for _, axes in grid.study.blocks for name in axes]
-    resolved: dict[str, list[Any]] = {"batch": _batches(rows), "lr": _rates(rows)}
+    batches, rates = _batches(rows), _rates(rows)
+    resolved = [
+        TableColumn("batch", "batch per worker", batches, [NOTHING if b is None else str(b) for b in batches]),
+        TableColumn("lr", "lr", rates, [NOTHING if r is None else f"{r:g}" for r in rates]),
+    ]
+    plans = {entry.name for entry in resolved}
     for name in sorted(varying, key=lambda name: written.index(name) if name in written else -1):
         ends_a_run = SETTINGS[name].has(Role.LENGTH) or name == "until_percent"
         follows = ends_a_run and grid.study.equal is not None  # from what is equal
         only_baseline = SETTINGS[name].baseline is Baseline.UNUSED and name not in asked
-        if name in told or name in resolved or follows or only_baseline:
+        if name in labels_say or name in plans or follows or only_baseline:
             continue
         values = [row.cell.setting(name) for row in rows]
         texts = [NOTHING if value is None else str(value) for value in values]
         numeric = all(isinstance(value, int | float | None) for value in values)
         yield TableColumn(name, SETTINGS[name].label, values, texts, numeric)
-    for name, values in resolved.items():
-        if len({value for value in values if value is not None}) > 1:
-            heading = "batch per worker" if name == "batch" else name
-            texts = [NOTHING if v is None else str(v) if isinstance(v, int) else f"{v:g}" for v in values]
-            yield TableColumn(name, heading, values, texts)
+    for entry in resolved:
+        if len({value for value in entry.values if value is not None}) > 1:
+            yield entry
 
 
 def _batches(rows: Sequence[StudyRow]) -> list[int | None]:
@@ -258,19 +264,19 @@ def _name(row: StudyRow, settings: Sequence[TableColumn], index: int) -> str:
 
 
 def _notes(grid: Grid, rows: Sequence[StudyRow], names: Sequence[str], contents: Contents) -> list[str]:
-    """What went wrong, and warnings of rates and of runs; what is said of several rows in like words is said once."""
-    said: dict[str, dict[str, str]] = {}
+    """What went wrong, and warnings about figures and runs; a note that fits several rows is printed once."""
+    notes: dict[str, dict[str, str]] = {}
     for row, name in zip(rows, names, strict=True):
         warnings = [warning for record in row.records for warning in record.warnings]
         figures = row.scaling.notes if row.scaling else ()
         unequal = filter(None, [_not_equal(grid.study, row)])
         for text in (*_what_went_wrong(grid, row, contents), *unequal, *figures, *warnings):
-            said.setdefault(_FIGURES_IN_WORDS.sub("#", text), {}).setdefault(name, text)
-    return [_said_once(texts, len(rows)) for texts in said.values()]
+            notes.setdefault(_FIGURES_IN_WORDS.sub("#", text), {}).setdefault(name, text)
+    return [_printed_once(texts, len(rows)) for texts in notes.values()]
 
 
-def _said_once(texts: Mapping[str, str], rows: int) -> str:
-    """In front of it, where: a few rows by name, more of them by number."""
+def _printed_once(texts: Mapping[str, str], rows: int) -> str:
+    """A note with the rows it is about in front: a few by name, more of them by number."""
     where = "; ".join(texts) if len(texts) <= _NAMED_ROWS else f"{len(texts)} of {rows} rows, first {next(iter(texts))}"
     first, *others = dict.fromkeys(texts.values())
     return f"{where} (figures of the first): {first}" if others else f"{where}: {first}"
@@ -281,8 +287,7 @@ def _what_went_wrong(grid: Grid, row: StudyRow, contents: Contents) -> Iterator[
         yield f"impossible: {row.cell.problem}"
     for run in grid.runs_of(row.cell):
         if run.key in contents.failures:
-            failure = contents.failures[run.key]
-            yield f"failed: {(failure['message'].strip() or failure['error']).splitlines()[0]}"
+            yield f"failed: {contents.failures[run.key].first_line}"
     if row.records and row.state != "done":
         yield f"{row.state} are there."
 
@@ -298,7 +303,7 @@ def _not_equal(study: Study, row: StudyRow) -> str | None:
     if made is None:
         return None
     if row.cell.setting("until_percent") is not None:
-        why = "it ended by itself: leave out until_percent"
+        why = "it ended when it was precise enough: leave out until_percent"
     else:
         why = (
             "the last batch of an epoch is smaller where the batch of all workers does not divide the data: choose one "
@@ -319,7 +324,7 @@ def _unknown(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[str]:
 def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTable:
     """A row per cell and epoch."""
     settings = list(_settings(grid, rows))
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, CellValue]] = []
     for index, row in enumerate(rows):
         folders = [store.folder_of(run) for run in grid.runs_of(row.cell)]
         epochs = [epochs_of(record, folders[record.spec.turn]) for record in row.records]
@@ -337,13 +342,13 @@ def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTabl
     return _table(f"{grid.study.name}: epoch by epoch, time of training without validation", shown, [])
 
 
-def _texts(name: str, values: Sequence[Any]) -> list[str]:
+def _texts(name: str, values: Sequence[CellValue]) -> list[str]:
     written = human_seconds if name == "time" else number
-    return [NOTHING if v is None else v if isinstance(v, str) else written(v) for v in values]
+    return [NOTHING if v is None else written(v) if isinstance(v, int | float) else str(v) for v in values]
 
 
-def plain(value: Any) -> Any:
-    """For JSON."""
+def plain(value: CellValue) -> Value | dict[str, float | None]:
+    """The value as JSON has it."""
     if not isinstance(value, Figure):
         return value
     limited = {"host_limited": True} if value.host_limited else {}
@@ -364,13 +369,13 @@ def to_csv(table: StudyTable) -> str:
 _FIGURES = ("throughput", "speedup", "efficiency")
 
 
-def _flat(row: Mapping[str, Any]) -> Iterable[tuple[str, Value]]:
+def _flat(row: Mapping[str, CellValue]) -> Iterable[tuple[str, Value]]:
     for name, value in row.items():
-        if name in _FIGURES:
-            yield name, value.value if value is not None else None
-            yield f"{name}_low", value.low if value is not None else None
-            yield f"{name}_high", value.high if value is not None else None
-            if value is not None and value.host_limited:
+        if isinstance(value, Figure):
+            yield from ((name, value.value), (f"{name}_low", value.low), (f"{name}_high", value.high))
+            if value.host_limited:
                 yield f"{name}_host_limited", True
+        elif name in _FIGURES:
+            yield from ((name, None), (f"{name}_low", None), (f"{name}_high", None))
         else:
             yield name, value

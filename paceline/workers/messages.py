@@ -12,18 +12,18 @@ Order = Literal["stop", "all precise", "locate"]
 """What the supervising process asks for: an orderly end, or the end of a measurement, or where a worker is."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """One message of a worker; its class is written as `kind`."""
 
 
-class Ready(Message, frozen=True, kw_only=True):
+class Ready(WorkerMessage, frozen=True, kw_only=True):
     """The worker is about to train."""
 
     step: int
     total_steps: int | None
 
 
-class Advanced(Message, frozen=True, kw_only=True):
+class Advanced(WorkerMessage, frozen=True, kw_only=True):
     """The worker has come this far; `samples` and `loss` are those of training."""
 
     step: int
@@ -32,28 +32,28 @@ class Advanced(Message, frozen=True, kw_only=True):
     loss: float | None = None
 
 
-class Validated(Message, frozen=True, kw_only=True):
+class Validated(WorkerMessage, frozen=True, kw_only=True):
     """A validation is done."""
 
     validation: Validation
 
 
-class Waiting(Message, frozen=True, kw_only=True):
+class Waiting(WorkerMessage, frozen=True, kw_only=True):
     """The worker has done its part, and waits for the others."""
 
 
-class Precise(Message, frozen=True, kw_only=True):
+class Precise(WorkerMessage, frozen=True, kw_only=True):
     """The worker has measured its throughput as precisely as the user asked for."""
 
 
-class Located(Message, frozen=True, kw_only=True):
+class Located(WorkerMessage, frozen=True, kw_only=True):
     """Where the worker is, in answer to the order `locate`."""
 
     phase: str
     step: int
 
 
-class Failed(Message, frozen=True, kw_only=True):
+class Failed(WorkerMessage, frozen=True, kw_only=True):
     """The worker ends with an error."""
 
     error: str
@@ -63,7 +63,7 @@ class Failed(Message, frozen=True, kw_only=True):
     step: int = 0
 
 
-class Finished(Message, frozen=True, kw_only=True):
+class Finished(WorkerMessage, frozen=True, kw_only=True):
     """The worker has finished its run."""
 
     report: WorkerReport

@@ -71,7 +71,12 @@ WRONG = {
     "no workers": (["train", "vae", "--steps", "1", "--workers", "0"], "--workers 0 is not valid: it must be at least"),
     "no number": (["train", "vae", "--steps", "1", "--lr", "nan"], "--lr nan is not valid: it must be above 0"),
     "neither on nor off": (["train", "vae", "--steps", "1", "--mps", "maybe"], "value of --mps. Valid: on, off"),
-    "no amount of time": (["train", "vae", "--seconds", "soon"], "write it like 90s"),
+    "no time": (["train", "vae", "--seconds", "soon"], "--seconds 'soon' is not a time: write it like 90s"),
+    "repeats in words": (
+        ["study", "vae", "--repeats", "two"],
+        "--repeats two is not valid: it must be a",
+    ),
+    "a wrong scaling": (["study", "vae", "--scaling", "week"], "Did you mean 'weak'?"),
     "unknown rule": (["train", "vae", "--steps", "1", "--lr-rule", "cubic"], "Valid: none, linear, sqrt"),
     "a missing settings file": (["train", "--spec", "missing.toml"], "missing.toml cannot be read"),
     "a settings file with a wrong type": (["train", "--spec", "two.toml"], "--workers 'two' is not valid"),

@@ -13,6 +13,7 @@ from paceline.cli.study import study
 from paceline.cli.train import train
 from paceline.settings import Baseline, Role, Seconds, setting, settings_of
 from paceline.spec import SETTINGS, with_role
+from paceline.studies.definition import STUDY_SETTINGS
 
 
 def options(verb: Callable[..., None]) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def options(verb: Callable[..., None]) -> dict[str, Any]:
     return {flag: option for option in typer.main.get_command(app).params for flag in option.opts}
 
 
-@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("workload", "turn")])
+@pytest.mark.parametrize("name", [name for name, one in SETTINGS.items() if one.from_flag])
 def test_every_setting_is_a_flag_of_train_with_its_help_and_panel(name: str) -> None:
     option = options(train)[SETTINGS[name].flag]
     assert option.help.startswith(SETTINGS[name].help.rstrip("."))
@@ -35,6 +36,14 @@ def test_every_axis_is_a_flag_of_study_that_may_be_repeated(name: str) -> None:
     option = options(study)[SETTINGS[name].flag]
     assert option.help == (SETTINGS[name].axis_help or SETTINGS[name].help)
     assert option.multiple
+
+
+@pytest.mark.parametrize("name", STUDY_SETTINGS)
+def test_every_setting_of_a_study_itself_is_a_flag_with_its_help_and_panel(name: str) -> None:
+    option = options(study)[STUDY_SETTINGS[name].flag]
+    assert option.help.startswith(STUDY_SETTINGS[name].help.rstrip("."))
+    assert option.rich_help_panel == STUDY_SETTINGS[name].group
+    assert option.is_flag == (name == "per_epoch")
 
 
 def test_no_other_setting_is_a_flag() -> None:

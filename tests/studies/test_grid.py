@@ -8,9 +8,11 @@ import pytest
 from studies.quick import study
 
 from paceline.devices import cpu
+from paceline.engines.plan import site_settings
 from paceline.errors import SpecError
 from paceline.migrations import migrated_strategy, strategy_of_schema_1
 from paceline.network import Site
+from paceline.settings import SettingValue
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, key_of, spread
 
@@ -159,7 +161,7 @@ def test_a_name_that_nobody_knows_is_no_combination_that_cannot_run(wrong: dict[
 
 def test_in_a_testbed_networks_multiply_what_has_several_nodes_and_nothing_else() -> None:
     site = Site(2, "1Gbps")
-    grid = spread(study(**site.settings | {"network": ["100Mbps", "1Gbps"]}, workers=[1, 2]), site)
+    grid = spread(study(**site_settings(site) | {"network": ["100Mbps", "1Gbps"]}, workers=[1, 2]), site)
     assert settings(grid, "strategy", "workers", "nodes", "network") == [
         ("independent", 1, 1, None),
         ("allreduce", 1, 1, None),
@@ -177,7 +179,13 @@ def test_a_run_has_the_same_key_in_a_testbed_as_outside_where_it_has_one_node() 
 def test_finished_runs_of_an_earlier_version_are_found_by_their_keys(workers: int) -> None:
     """Schema 1 wrote `allreduce:wire=bf16`: the folders that version 0.1.0 left have keys of that spelling."""
     workload = "vae:data=generated,samples=640,channels=2,hidden=8"
-    settings = {"workload": workload, "batch": 16, "steps": 30, "device": "cpu", "validate": "off"}
+    settings: dict[str, SettingValue] = {
+        "workload": workload,
+        "batch": 16,
+        "steps": 30,
+        "device": "cpu",
+        "validate": "off",
+    }
     runs = Path(__file__).parents[1] / "kept" / "folders" / "weak" / "runs"
     key = key_of({**settings, "strategy": "bf16+allreduce", "workers": workers})
     assert (runs / f"{key}-turn0").is_dir()

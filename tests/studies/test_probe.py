@@ -9,6 +9,7 @@ from studies.quick import QuickEngine, record_of
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
 from paceline.record import Record
+from paceline.settings import SettingValue
 from paceline.spec import RunSpec
 from paceline.studies.probe import probe, seconds_of
 
@@ -34,7 +35,7 @@ class TimedEngine(QuickEngine):
         )
 
 
-def expected(**settings: object) -> float:
+def expected(**settings: SettingValue) -> float:
     spec = RunSpec.from_dict({"workload": "vae", "batch": 4, **settings})
     seconds = seconds_of(spec, probe([spec], TimedEngine(), lambda _: None))
     assert seconds is not None

@@ -13,7 +13,7 @@ from testbed.hosts_here import need_root_and_tools, real_testbed, sent_bytes
 
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
-from paceline.engines.plan import plan
+from paceline.engines.plan import plan, site_settings
 from paceline.errors import WorkerLost
 from paceline.record import Record
 from paceline.spec import RunSpec
@@ -30,7 +30,13 @@ def two_nodes() -> Iterator[hosts.Testbed]:
 
 def run(made: hosts.Testbed, out: Path, **settings: Any) -> Record:
     workers = settings.get("workers", 2)
-    asked = {**made.site.settings, "workload": "faulty:faulty", "workers": 2, "workers_per_device": workers, "steps": 8}
+    asked = {
+        **site_settings(made.site),
+        "workload": "faulty:faulty",
+        "workers": 2,
+        "workers_per_device": workers,
+        "steps": 8,
+    }
     engine = LocalEngine(made)
     return engine.run(plan(RunSpec.from_dict({**asked, **settings}), engine.site), out, NoDisplay())
 
