@@ -28,7 +28,7 @@ def test_table_page_and_explanation_compare_a_study_with_the_same_baselines(tmp_
         explained = [case.scaling for case in comparisons(runs.runs, scaling=runs.scaling)]
         reported = [row.scaling for row in results.read([tmp_path / scaling]).rows]
         batches = [
-            sorted((r.records[0].spec.workers, r.records[0].spec.batch, r.baseline[0].spec.batch) for r in rows)
+            sorted((r.records[0].spec.workers, r.records[0].batch, r.baseline[0].batch) for r in rows)
             for rows in (shown, explained, reported)
         ]
         assert batches[0] == batches[1] == batches[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from explain.situations import USUAL, Situation, alone, write
 
-from paceline.record import SCHEMA_VERSION
+from paceline.migrations import SCHEMA_VERSION
 
 
 def explain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from measure.pace import NOISES, steady, true_rate, warming_up, worker
 
-from paceline.measure.stats import WINDOWS, Figure, Series, median_interval, warmup_steps, window_rates
+from paceline.measure.series import Series
+from paceline.measure.stats import WINDOWS, Figure, median_interval, warmup_steps, window_rates
 from paceline.measure.summary import summarise
 
 RUNS = 300

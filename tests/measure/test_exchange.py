@@ -15,7 +15,7 @@ TIMED = slice(2, STEPS)
 
 def worker(buckets: list[tuple[float, float, float]], *, arrival: float = 0.5, shift: float = 0.0) -> WorkerSeries:
     """Every step begins a second after the one before; backward after 0.1 s. Buckets: ready, start, end after that."""
-    begin = np.arange(STEPS) + shift
+    begin = np.arange(STEPS, dtype=np.float64) + shift
     rows = [(s, i, 100 * (i + 1), *(begin[s] + 0.1 + np.array(b))) for s in range(STEPS) for i, b in enumerate(buckets)]
     table = np.array(rows, dtype=float).reshape(-1, 6)
     names = ("step", "index", "bytes", "ready", "start", "end")
@@ -59,7 +59,7 @@ def test_without_buckets_nothing_is_claimed() -> None:
 
 
 def test_gradients_are_medians_over_sampled_steps_that_were_timed() -> None:
-    tensors = [TensorSize(name="a", bytes=4), TensorSize(name="b", bytes=8)]
+    tensors = [TensorSize(name="a", bytes=4, shape=(1,)), TensorSize(name="b", bytes=8, shape=(2,))]
     a, b = gradients_of([worker([]), worker([], shift=0.02)], [TIMED, TIMED], tensors)
     assert (a.name, a.bytes, b.name) == ("a", 4, "b")
     assert (a.ready_seconds, b.ready_seconds) == pytest.approx((0.21, 0.11))

@@ -37,9 +37,8 @@ def test_it_grows_with_every_further_worker_and_stays_below_its_bound() -> None:
 
 
 def test_explain_and_simulation_use_the_same_function() -> None:
-    assert waiting.expected_maximum is expected_maximum
-    assert simulate.expected_maximum is expected_maximum
-    assert profile_step.expected_maximum is expected_maximum
+    for module in (waiting, simulate, profile_step):
+        assert vars(module)["expected_maximum"] is expected_maximum
 
 
 def test_bands_are_as_wide_as_the_normal_distribution_says() -> None:

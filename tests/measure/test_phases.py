@@ -12,7 +12,7 @@ ALL = slice(0, STEPS)
 
 def worker(backward: np.ndarray, *, until: np.ndarray, held: float = 0.0) -> WorkerSeries:
     """Steps that begin each second; its gradients are ready after `backward`, the exchange is over at `until`."""
-    begin = 100.0 + np.arange(STEPS)
+    begin = 100.0 + np.arange(STEPS, dtype=np.float64)
     own = {"input": 0.01, "forward": 0.1, "update": 0.02, "other": 0.0}
     series = {name: np.full(STEPS, seconds) for name, seconds in own.items()}
     arrival = begin + 0.11 + backward

@@ -18,7 +18,7 @@ from paceline.spec import RunSpec
 
 
 def worker(steps: int = 4, step_seconds: float = 0.08, **more: Any) -> WorkerSeries:
-    begin = np.arange(steps) * step_seconds
+    begin = np.arange(steps, dtype=np.float64) * step_seconds
     return WorkerSeries(begin=begin, end=begin + step_seconds, **more)
 
 

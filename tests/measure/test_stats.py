@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from paceline.measure.series import Series
 from paceline.measure.stats import (
     Figure,
-    Series,
     independent_windows,
     median_interval,
     t_quantile,

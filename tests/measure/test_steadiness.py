@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measure.pace import steady, warming_up, worker
 
-from paceline.measure.stats import Series
+from paceline.measure.series import Series
 from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import summarise
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from measure.pace import steady, true_rate, warming_up, worker
 
-from paceline.measure.stats import WINDOWS, Series
+from paceline.measure.series import Series
+from paceline.measure.stats import WINDOWS
 from paceline.measure.stopping import Stopping
 from paceline.measure.summary import summarise
 
@@ -31,7 +32,8 @@ def test_looking_again_and_again_does_not_ruin_the_interval(noise: str, correlat
     for seconds in steady(np.random.default_rng(8), runs, CEILING, correlation, noise) + warming_up(CEILING, 15):
         steps = stopped_after(seconds, percent)
         summary = summarise([worker(seconds[:steps])], synchronous=True)
-        value, low, high = (end or 0.0 for end in summary.throughput.values())
+        rate = summary.throughput
+        value, low, high = rate.value, rate.low or 0.0, rate.high or 0.0
         assert 0 < low <= value <= high
         held += low <= true_rate(correlation, noise, round(summary.steps_timed / WINDOWS)) <= high
         if steps is not None:

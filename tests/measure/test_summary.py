@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from measure import pace
 
-from paceline.measure.series import WorkerSeries
-from paceline.measure.stats import Figure, Series
+from paceline.measure.series import Series, WorkerSeries
 from paceline.measure.summary import mean_losses, summarise
 
 
@@ -68,7 +67,7 @@ def test_only_steps_that_all_workers_finished_are_counted() -> None:
 def test_a_run_of_one_step_is_counted_without_an_interval() -> None:
     summary = summarise([worker(1)], synchronous=True)
     assert (summary.warmup_steps, summary.steps_timed) == (0, 1)
-    assert summary.throughput == Figure(pytest.approx(120))
+    assert astuple(summary.throughput)[:3] == (pytest.approx(120), None, None)
 
 
 def test_losses_are_weighted_by_samples_and_none_where_there_was_none() -> None:
@@ -93,7 +92,7 @@ def test_the_originals_way_times_exactly_the_steps_after_its_warm_up() -> None:
     assert summary.samples_timed == 200
     assert summary.worker_seconds == pytest.approx([20 * 0.2, 40 * 0.2])
     assert summary.seconds_timed == pytest.approx(40 * 0.2)
-    assert summary.throughput == Figure(pytest.approx(24 / 0.2 + 6 / 0.4))
+    assert astuple(summary.throughput)[:3] == (pytest.approx(24 / 0.2 + 6 / 0.4), None, None)
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
@@ -146,5 +145,5 @@ def test_the_rate_lies_within_its_interval_and_samples_add_up(synchronous: bool)
         workers = [worker(steps, samples=3 + rank, paces=paces[:steps]) for rank, paces in enumerate(NOISY)]
         summary = summarise(workers, synchronous=synchronous)
         assert sum(summary.worker_samples) == summary.samples_timed
-        if summary.throughput.low is not None:
+        if summary.throughput.low is not None and summary.throughput.high is not None:
             assert summary.throughput.low <= summary.throughput.value <= summary.throughput.high

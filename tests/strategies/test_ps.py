@@ -222,7 +222,7 @@ def test_async_loses_no_update_and_settles_on_the_same_weights() -> None:
 def test_staleness_counts_the_updates_in_between() -> None:
     """Worker 1 holds its parameters while worker 0 makes four updates."""
 
-    def work(replica: Replica, group: Group) -> dict[str, object]:
+    def work(replica: Replica, group: Group) -> StrategyFigures:
         if group.rank == 1:
             replica.backward(mean_loss(replica.model, batch(0, 1)))
             group.barrier()

@@ -99,7 +99,9 @@ def test_every_server_is_a_bucket_that_becomes_ready_starts_and_ends() -> None:
         )
         replica = strategy.replicate(make_model(), SGD, group, Listener())
         even_step(replica, 0, 0)
-        assert all(busy > 0 for busy in replica.report().server_utilisation_percent or ())
+        busy = replica.report().server_utilisation_percent
+        assert busy is not None
+        assert all(share is not None and share > 0 for share in busy)
         replica.close()
 
     run_in_process(1, work)
