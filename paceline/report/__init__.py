@@ -1,1 +1,1 @@
-"""A study's result for people: one page, the same as Markdown, and every chart as a picture."""
+"""Report the results of a study: one HTML page, the same content as Markdown, and every chart as a picture."""

@@ -1,35 +1,42 @@
-"""What all charts share: the choice of curves, colours with shapes and dashes, and light and dark."""
+"""What all charts share: which curves are shown, colours with shapes and dashes, light and dark themes."""
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Datum = dict[str, Any]
+"""One row of a chart's data, or part of a Vega-Lite specification: JSON that goes into the page."""
 
 SHOWN = "shown"
 """The signal that holds the curves to show; the page sets it."""
 
 COLUMNS = "legend_columns"
-"""The signal that holds how many columns a legend has room for; the page sets it."""
+"""The signal that holds how many columns fit into a legend; the page sets it."""
 
 WIDTH = 760
-"""Pixels of a picture."""
+"""Width of a picture in pixels."""
 
 HEIGHT = 340
 BAND = 42
-"""Pixels of a row that has its name above its bar."""
+"""Height in pixels of a row with its name above its bar."""
 
 BAR = 16
 BELOW_NAME = 12
 """Pixels from the middle of a row to the middle of its bar."""
 
-# Told apart by all common kinds of colour blindness (after Okabe and Ito), on white and on black.
+# Distinguishable with all common kinds of colour blindness (after Okabe and Ito), on white and on black.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b8559a", "#e69f00", "#56b4e9", "#6b6b6b", "#7f4f24")
 _DARK = ("#4ba3e3", "#f28a45", "#2fc79b", "#e39ac8", "#f5bf4f", "#9ad4f7", "#b4b4b4", "#c69c72")
-# Paper, ink, what is less important, and lines of the grid; as in page.css.
+# Background, text, secondary text and grid lines, as in page.css.
 _LIGHT_PAGE = ("#ffffff", "#1c1f23", "#5c6166", "#e3e5e8")
 _DARK_PAGE = ("#15181b", "#e8e8e8", "#a8a8a8", "#3a3f44")
-# Fewer than colours: a ninth curve has the first colour again, but neither its shape nor its dashes.
+# Fewer than colours: a ninth curve repeats the first colour with another shape and other dashes.
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left")
 _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 3], [6, 2, 2, 2])
 
@@ -40,10 +47,10 @@ _STYLES = {
     "remark": {"align": "right", "fontSize": 12},
     "name": {"align": "left", "baseline": "bottom"},
 }
-"""Of marks that several charts have."""
+"""Named styles of marks that several charts use."""
 
 
-def theme(*, dark: bool) -> dict[str, Any]:
+def theme(*, dark: bool) -> Datum:
     """Vega's configuration for a light or a dark page."""
     paper, ink, faint, grid = _DARK_PAGE if dark else _LIGHT_PAGE
     axis = dict.fromkeys(("gridColor", "domainColor", "tickColor"), grid)
@@ -66,7 +73,7 @@ def theme(*, dark: bool) -> dict[str, Any]:
 
 
 def axis(**more: Any) -> alt.Axis:
-    """As many marks along the bottom as can be read at this width."""
+    """An axis with as many ticks as are readable at the current width."""
     return alt.Axis(tickCount=alt.ExprRef("ceil(width / 90)"), **more)
 
 
@@ -77,32 +84,33 @@ def of_field(y: alt.Y, field: str) -> alt.Y:
     return moved
 
 
-def rows(values: Iterable[Mapping[str, Any]]) -> alt.Data:
-    """Data for a chart, as text: Altair copies and checks lists again and again, which takes long for much data."""
-    text = json.dumps([dict(value) for value in values], allow_nan=False, separators=(",", ":"))
+def rows(values: "Iterable[Datum | DataclassInstance]") -> alt.Data:
+    """Data for a chart, as text: Altair copies and validates lists repeatedly, which is slow for large data."""
+    data = [value if isinstance(value, Mapping) else dataclasses.asdict(value) for value in values]
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return alt.Data(values=text, format=alt.DataFormat(type="json"))  # type: ignore[no-untyped-call]
 
 
-def joined(many: Iterable[Mapping[str, Any]], settings: Iterable[Mapping[str, Any]]) -> alt.Chart:
-    """Rows of data that have in `of` the number of their setting, each with all that is said of the setting once."""
-    said = [{"of": number, **setting} for number, setting in enumerate(settings)]
-    fields = [name for name in said[0] if name != "of"]
-    return alt.Chart(rows(many)).transform_lookup("of", from_=alt.LookupData(rows(said), key="of", fields=fields))
+def joined(many: "Iterable[Datum | DataclassInstance]", settings: Iterable[Datum]) -> alt.Chart:
+    """Join rows to their settings: the field `of` of a row is the number of its setting."""
+    numbered: list[Datum] = [{"of": number, **setting} for number, setting in enumerate(settings)]
+    fields = [name for name in numbered[0] if name != "of"]
+    return alt.Chart(rows(many)).transform_lookup("of", from_=alt.LookupData(rows(numbered), key="of", fields=fields))
 
 
 def chosen(layer: alt.Chart) -> alt.Chart:
-    """Of a layer only the rows whose curve is shown."""
+    """Keep only the rows of a layer whose curve is shown."""
     return layer.transform_filter(f"indexof({SHOWN}, datum.line) >= 0")
 
 
 def colour(lines: Sequence[str]) -> alt.Color:
-    """The same colour for the same curve in every chart of a model; the legend has those that are shown."""
+    """The same colour for the same curve in every chart of a model; the legend lists the shown curves."""
     scale = alt.Scale(domain=list(lines))
     return alt.Color("line:N", scale=scale, legend=_legend(values=alt.ExprRef(SHOWN)), sort=None)
 
 
 def parts(field: str, names: Sequence[str]) -> alt.Color:
-    """The colour of a part of a bar; the legend has every name."""
+    """The colour of a part of a bar; the legend lists every part."""
     return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(names)), legend=_legend(), sort=None)
 
 
@@ -112,29 +120,29 @@ def _legend(**more: Any) -> alt.Legend:
 
 
 def shape(lines: Sequence[str]) -> alt.Shape:
-    """With the colour, for those who do not tell colours apart; in the same legend."""
+    """A shape per curve in addition to its colour, for readers who cannot distinguish colours."""
     scale = alt.Scale(domain=list(lines))
     return alt.Shape("line:N", scale=scale, legend=_legend(values=alt.ExprRef(SHOWN)), sort=None)
 
 
 def dashes() -> list[list[int]]:
-    """Patterns of a line that are told apart."""
+    """Dash patterns of lines that are easy to distinguish."""
     return [list(dash) for dash in _DASHES]
 
 
 def dash(lines: Sequence[str]) -> alt.StrokeDash:
-    """With the colour, too."""
+    """A dash pattern per curve in addition to its colour."""
     scale = alt.Scale(domain=list(lines), range=dashes())
     return alt.StrokeDash("line:N", scale=scale, legend=None, sort=None)
 
 
 def hover(**headings: str) -> list[alt.Tooltip]:
-    """Field by field what hovering tells; headings as people read them."""
+    """Tooltips: every field with its heading."""
     return [alt.Tooltip(f"{field}:N", title=heading) for field, heading in headings.items()]
 
 
 def named_rows(data: alt.Chart) -> alt.Chart:
-    """The name of every row above its bar: on a narrow page there is no room beside it."""
+    """The name of every row above its bar, because a narrow page has no room beside it."""
     names: alt.Chart = data.mark_text(style="name", dy=2, limit=alt.ExprRef("width"))
     return names.encode(x=alt.value(0), y=row_axis(), text="name:N")
 
@@ -145,14 +153,14 @@ def row_axis() -> alt.Y:
 
 
 def layered(*layers: alt.Chart, shown: Sequence[str], height: int | alt.Step = HEIGHT) -> alt.LayerChart:
-    """Layers with one choice, as wide as the page."""
+    """Combine layers into one chart as wide as the page, with one selection of curves."""
     signals = alt.param(name=SHOWN, value=list(shown)), alt.param(name=COLUMNS, value=_columns(shown))
     together: alt.LayerChart = alt.LayerChart(layer=list(layers)).add_params(*signals)
     return together.properties(width="container", height=height)
 
 
 def _columns(shown: Sequence[str]) -> int:
-    """Of a legend on paper; the page computes the same for its own width."""
+    """Columns of a legend in a picture; the page computes the same for its own width."""
     longest = max(_LEAST_CHARACTERS, *map(len, shown)) if shown else _LEAST_CHARACTERS
     return max(1, min(_MOST_COLUMNS, int(WIDTH / (longest * _CHARACTER + _SYMBOL))))
 

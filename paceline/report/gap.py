@@ -1,7 +1,6 @@
-"""Where the distance to the ideal goes: components of every step that add up to it."""
+"""Show the gap to ideal as components of a step that add up to it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import altair as alt
 
@@ -15,46 +14,46 @@ from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import PageTable, TableCell, number, word
 
 _HOVER = [
-    *charts.hover(name="setting", component="part of the gap", milliseconds="of a step"),
+    *charts.hover(name="setting", component="part of the gap", milliseconds="time per step"),
     alt.Tooltip("share:Q", title="share of the step", format=".1%"),
     *charts.hover(of_gap="share of the gap", efficiency="efficiency (95 %)", conditions="with"),
 ]
 
 
 def gap_to_ideal(results: Results) -> Section | None:
-    """Stacked bars and their figures; None where nothing was compared with one worker."""
+    """Stacked bars with a table; None where nothing was compared with one worker."""
     compared = [row for row in results.rows if row.case.baseline is not None]
     divided = [(row, gap) for row in compared if (gap := row.gap) is not None]
     if not compared:
         return None
     words = [
-        "A step that takes longer than the ideal one is compared with one worker's, phase by phase; the parts add up "
-        "to the gap. A part to the left of zero took less than ideal."
+        "Each phase of a step is compared with the same phase of one worker alone; the differences add up to the gap. "
+        "A part to the left of zero took less time than ideal."
     ]
     if len(divided) < len(compared):
-        words.append(f"{_within_noise(compared)}: at or above ideal, or no farther below it than noise.")
+        words.append(f"No breakdown given for {_within_noise(compared)}: the gap is within noise.")
     if not divided:
-        return Section(name="gap", title="No gap to the ideal beyond noise", words=(words[-1],))
+        return Section(name="gap", title="No gap to ideal beyond noise", words=(words[-1],))
     chart = Chart(
         name="gap",
         title=_title(divided),
-        subtitle=f"share of a step beyond the ideal one · {conditions([row for row, _ in divided])}",
+        subtitle=f"time beyond the ideal step, as a share of a step · {conditions([row for row, _ in divided])}",
         definition=_chart(results, divided),
     )
-    title = "Where the gap to the ideal goes"
+    title = "Where the time goes: the gap to ideal"
     return Section(name="gap", title=title, words=tuple(words), charts=(chart,), tables=(_table(divided),))
 
 
 def _within_noise(compared: Sequence[Result]) -> str:
     left = [row.label for row in compared if row.gap is None]
-    return left[0] if len(left) == 1 else f"{count(len(left), 'setting')} not divided, first {left[0]}"
+    return left[0] if len(left) == 1 else f"{count(len(left), 'setting')} ({left[0]} and others)"
 
 
 def _title(divided: Sequence[tuple[Result, Gap]]) -> str:
     best = fastest([row for row, _ in divided])
     gap = next(gap for row, gap in divided if row is best)
     name, seconds = max(gap.components.items(), key=lambda item: item[1])
-    return f"{best.label}: of {ms(gap.seconds)} too long, {ms(seconds)} are {LABELS[name]}"
+    return f"{best.label}: a step takes {ms(gap.seconds)} more than ideal, {ms(seconds)} of it {LABELS[name]}"
 
 
 def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> alt.LayerChart:
@@ -72,7 +71,7 @@ def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> alt.Layer
     return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
 
 
-def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
+def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[charts.Datum]:
     for of, (_, gap) in enumerate(divided):
         shares = gap.shares_percent
         for order, (name, seconds) in enumerate(gap.components.items()):
@@ -86,9 +85,9 @@ def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _names(divided: Sequence[tuple[Result, Gap]]) -> Iterator[dict[str, Any]]:
+def _names(divided: Sequence[tuple[Result, Gap]]) -> Iterator[charts.Datum]:
     for row, gap in divided:
-        name = f"{row.label}: {ms(gap.seconds)} of {ms(gap.step_seconds)} too long"
+        name = f"{row.label}: {ms(gap.seconds)} of {ms(gap.step_seconds)} beyond ideal"
         efficiency = share(row.scaling.efficiency).text
         yield {"line": row.line, "name": name, "efficiency": efficiency, "conditions": row.conditions}
 
@@ -104,7 +103,7 @@ def _table(divided: Sequence[tuple[Result, Gap]]) -> PageTable:
         for row, gap in divided
     )
     headings = ("setting", "workers", "step", "ideal step", "gap", *LABELS.values())
-    title = f"Milliseconds of a step; the parts add up to the gap · {conditions([row for row, _ in divided])}"
+    title = f"Milliseconds per step; the parts add up to the gap · {conditions([row for row, _ in divided])}"
     lines = tuple(row.line for row, _ in divided)
     return PageTable(name="gap", title=title, headings=headings, rows=rows, lines=lines)
 

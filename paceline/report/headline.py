@@ -1,4 +1,4 @@
-"""The answer first: a verdict in two sentences, and the table of all settings."""
+"""The answer first: a verdict in two sentences, then the table of all settings."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,13 +20,13 @@ _LEARNED = ("val_loss", "loss")
 
 
 def verdict(results: Results) -> tuple[str, str]:
-    """What to choose, and what keeps it from the ideal."""
+    """The best setting, and what keeps it from ideal scaling."""
     best = fastest(results.rows)
     return _first(results, best), _second(best)
 
 
 def about(results: Results) -> str:
-    """Under which conditions and where, in one line."""
+    """The conditions and the machine in one line."""
     first = results.rows[0].record
     workloads = " and ".join(results.panels[:_NAMED]) + (" and others" if len(results.panels) > _NAMED else "")
     place = first.environment
@@ -37,21 +37,21 @@ def about(results: Results) -> str:
 def _first(results: Results, best: Result) -> str:
     speed = f"{figure(best.scaling.throughput, rate)} {best.unit}"
     if best.workers == 1 or best.scaling.speedup is None:
-        why = "" if best.workers == 1 else "; without a one-worker run beside it, how well that scales is not known"
-        return f"{best.label} does {speed}{why}."
-    reached = f"{times(best.scaling.speedup).text} one worker's rate on {count(best.record.devices, 'device')}"
+        why = "" if best.workers == 1 else "; its speed-up is unknown without a one-worker run"
+        return f"{best.label} reaches {speed}{why}."
+    reached = f"{times(best.scaling.speedup).text} the rate of one worker on {count(best.record.devices, 'device')}"
     rivals = list(_rivals(results, best))
     if not rivals:
         return f"{best.label} reaches {reached}: {speed}."
     equal = [rival.label for rival in rivals if not difference(best.scaling.records, rival.scaling.records).seen]
     if not equal:
-        return f"{best.label} is the fastest of {len(rivals) + 1} settings with as many workers and reaches {reached}."
+        return f"{best.label} is the fastest of {len(rivals) + 1} settings with as many workers: it reaches {reached}."
     others = equal[0] if len(equal) == 1 else f"{len(equal)} others with as many workers"
-    return f"{best.label} reaches {reached}; no difference from {others} is seen."
+    return f"{best.label} reaches {reached}; it is not measurably different from {others}."
 
 
 def _rivals(results: Results, best: Result) -> Iterator[Result]:
-    """Settings that could be chosen in its place: the same model trained together by as many workers."""
+    """Alternatives to the best setting: the same model, trained together by as many workers."""
     for row in results.of_panel(best.panel):
         alike = row.workers == best.workers and exchanges(row.record.spec.strategy)
         if alike and row is not best and row.source is best.source and not _same_but_slower(row, best):
@@ -59,7 +59,7 @@ def _rivals(results: Results, best: Result) -> Iterator[Result]:
 
 
 def _same_but_slower(row: Result, best: Result) -> bool:
-    """Whether they differ in nothing but how slow the motion was: a means of measuring, no choice."""
+    """Whether two settings differ only in slow motion, which is a way of measuring and not a choice."""
     return {**row.settings, "slow_motion": None} == {**best.settings, "slow_motion": None}
 
 
@@ -78,11 +78,11 @@ def _title(results: Results) -> str:
 
 
 def table(results: Results) -> PageTable:
-    """A row per setting; batch, learning rate, and weak or strong are columns, or the same in all and in the title."""
+    """A row per setting; conditions that vary are columns, the others are in the title."""
     units = dict.fromkeys(row.unit for row in results.rows)
-    told = {dimension.heading for dimension in results.dimensions}
+    headings_of_dimensions = {dimension.heading for dimension in results.dimensions}
     varying = (shown for shown in _CONDITIONS if len({shown.value(row.record) for row in results.rows}) > 1)
-    conditions_of = [shown for shown in varying if shown.heading not in told]
+    conditions_of = [shown for shown in varying if shown.heading not in headings_of_dimensions]
     scalings = {row.scaling.scaling for row in results.rows} - {None}
     extra = list(_extra(results.rows))
     headings = (
@@ -114,7 +114,7 @@ _CONDITIONS = (
     Column("lr", lambda record: record.learning.lr, "{:g}".format),
     Column("lr rule", lambda record: record.learning.lr_rule, str),
 )
-"""What stands beside the numbers."""
+"""Conditions that the numbers depend on."""
 
 
 def _rate(row: Result, *, several: bool) -> TableCell:
@@ -123,7 +123,7 @@ def _rate(row: Result, *, several: bool) -> TableCell:
 
 
 def _extra(rows: Sequence[Result]) -> Iterator[Column]:
-    """The study's own columns, and the loss in any case: speed without it says half."""
+    """The columns that the study asks for, and always the loss: speed alone is half the answer."""
     asked = dict.fromkeys(name for row in rows for name in row.source.columns if name != "ideal")
     learned = [name for name in _LEARNED if any(measured(column(name), row) is not None for row in rows)]
     for name in dict.fromkeys((*learned[:1], *asked)):

@@ -1,9 +1,8 @@
-"""What more workers do to the loss, for the same samples and for the same time."""
+"""How the number of workers changes the loss, for the same samples and for the same time."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -20,22 +19,22 @@ from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import COLUMNS
 
 _POINTS = 16_000
-"""Of all curves together: what a page scrolls through easily."""
+"""Points of all curves together that a page still scrolls through easily."""
 
 _MOST = 60
 _LEAST = 8
 _MOST_SERIES = 100
-"""Curves whose times are read step by step; a study of thousands of runs is not."""
+"""Most curves for which the exact times of steps are read; a larger study would take too long."""
 
 _WITHIN = 0.97
-"""Of all points: what the axis reaches to at least."""
+"""Share of all points that the axis covers at least."""
 
 _SPIKE = 1.5
 """How many times as high as all the others a point must be to be cut."""
 
 _ROOM = 0.05
 _HOVER = [
-    *charts.hover(name="setting", kind="loss of"),
+    *charts.hover(name="setting", kind="loss in"),
     alt.Tooltip("loss:Q", format=".5~g"),
     alt.Tooltip("samples:Q", title="samples seen", format=",.0f"),
     alt.Tooltip("seconds:Q", title="seconds of training", format=".4~g"),
@@ -45,18 +44,18 @@ _HOVER = [
 
 @dataclass(frozen=True)
 class LossCurve:
-    """The loss of one run: means over stretches of steps, and where each stretch ends."""
+    """The loss of one run: means over groups of consecutive steps, and where each group ends."""
 
     result: Result
     samples: Series
     seconds: Series
     loss: Series
     validation: tuple[tuple[float, float, float], ...]
-    """Samples, seconds and loss of each."""
+    """Samples, seconds and loss of each validation."""
 
 
 def loss(results: Results) -> Section | None:
-    """Two charts per model and the figures; None where no record has a loss."""
+    """Two charts per model and a table; None where no record has a loss."""
     learned = [row for row in results.rows if any(x is not None for x in row.record.learning.loss or ())]
     if not learned:
         return None
@@ -69,17 +68,17 @@ def loss(results: Results) -> Section | None:
         for axis in ("samples", "seconds")
     )
     words = (
-        "Lines are the training loss of the first repeat, averaged over stretches of steps; marks are the validation "
-        "loss. Against samples, more workers may learn less from each; against time, they see more of them. "
-        "Spikes beyond the axis are cut.",
+        "Lines show the training loss of the first repeat, averaged over groups of steps. Marks show the validation "
+        "loss. More workers may learn less from each sample, but see more samples in the same time. "
+        "Spikes beyond the axis are cut off.",
         *_compared(results, curves),
     )
     table = _table(learned)
-    return Section(name="loss", title="What it does to the loss", words=words, charts=drawn, tables=(table,))
+    return Section(name="loss", title="Loss: what more workers change", words=words, charts=drawn, tables=(table,))
 
 
 def curve(row: Result, points: int, *, exact: bool) -> LossCurve:
-    """The first repeat's; exact times are those of its series, otherwise steps are taken to be equally long."""
+    """The loss curve of the first repeat; without `exact` all steps are assumed to be equally long."""
     run, record = row.runs[0], row.record
     losses = np.array([math.nan if x is None else x for x in record.learning.loss], dtype=float)
     steps = len(losses)
@@ -102,19 +101,19 @@ def curve(row: Result, points: int, *, exact: bool) -> LossCurve:
 
 
 def _compared(results: Results, curves: Sequence[LossCurve]) -> Iterator[str]:
-    """The fastest setting beside one worker alone: after as many samples, and after as long."""
+    """Compare the fastest setting with one worker alone after equal samples and after equal time."""
     by_row = {id(c.result): c for c in curves}
     best = fastest(results.rows)
     alone = next((r for r in results.rows if best.scaling.baseline and r.record is best.scaling.baseline[0]), None)
     if alone is None or alone is best or id(best) not in by_row or id(alone) not in by_row:
         return
     ours, theirs = by_row[id(best)], by_row[id(alone)]
-    told = []
+    comparisons = []
     for axis, unit in (("samples", "samples"), ("seconds", "s of training")):
         until = min(getattr(c, axis)[-1] for c in (ours, theirs))
         values = [digits(round(float(np.interp(until, getattr(c, axis), c.loss)), 6)) for c in (ours, theirs)]
-        told.append(f"after {significant(until)} {unit} {values[0]} and {values[1]}")
-    yield f"Training loss of {best.label} and of {alone.label}: {'; '.join(told)}."
+        comparisons.append(f"after {significant(until)} {unit} {values[0]} and {values[1]}")
+    yield f"Training loss of {best.label} and of {alone.label}: {'; '.join(comparisons)}."
 
 
 def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int) -> Chart:
@@ -123,8 +122,8 @@ def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int
     x = alt.X(f"{axis}:Q", title=title, axis=charts.axis(grid=False))
     low, high = _ends(curves)
     y = alt.Y("loss:Q", title="loss", scale=alt.Scale(domain=[low, high], zero=False), axis=alt.Axis(tickCount=6))
-    here = [c.result for c in curves]
-    lines = lines_of(here)
+    rows = [c.result for c in curves]
+    lines = lines_of(rows)
     colour = charts.colour(lines)
     workers = sorted({c.result.workers for c in curves})
     dashes = alt.StrokeDash(
@@ -140,24 +139,24 @@ def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int
         y=y,
         color=colour,
         shape=charts.shape(lines),
-        # Points of a line are not drawn, but can be hovered over.
+        # Points of a line are invisible, but react to hovering.
         fillOpacity=alt.condition("datum.kind == 'validation'", alt.value(1), alt.value(0)),
         tooltip=_HOVER,
     )
-    panel = f"{here[0].panel}: " if len(results.panels) > 1 else ""
+    panel = f"{rows[0].panel}: " if len(results.panels) > 1 else ""
     against = "samples seen" if axis == "samples" else "time"
     suffix = f"-{number}" if len(results.panels) > 1 else ""
     return Chart(
         name=f"loss-against-{'samples' if axis == 'samples' else 'time'}{suffix}",
         title=f"{panel}Loss against {against}",
-        subtitle=conditions(here),
+        subtitle=conditions(rows),
         definition=charts.layered(train, near, shown=shown_first(results, lines)),
         lines=lines,
     )
 
 
 def _ends(curves: Sequence[LossCurve]) -> tuple[float, float]:
-    """Of the axis: a few spikes must not flatten everything else, so they are cut."""
+    """The ends of the axis; a few spikes are cut off so that they do not flatten everything else."""
     values = np.concatenate([c.loss for c in curves])
     checks = [value for c in curves for _, _, value in c.validation]
     low, high = (
@@ -174,8 +173,8 @@ def _dash_legend(workers: Sequence[int]) -> alt.Legend | None:
     return alt.Legend(title="workers", orient="bottom", direction="horizontal", symbolType="stroke", symbolSize=400)
 
 
-def _points(curves: Sequence[LossCurve]) -> Iterator[dict[str, Any]]:
-    """All that differs from point to point; what does not is looked up by the number of the curve."""
+def _points(curves: Sequence[LossCurve]) -> Iterator[charts.Datum]:
+    """The values of every point; what all points of a curve share is looked up by the curve's number."""
     for of, c in enumerate(curves):
         trained = ((*row, "training") for row in zip(c.samples, c.seconds, c.loss, strict=True))
         checked = ((*row, "validation") for row in c.validation)
@@ -190,17 +189,17 @@ def _points(curves: Sequence[LossCurve]) -> Iterator[dict[str, Any]]:
 
 
 def _short(value: float) -> float | None:
-    """Six digits: enough for a picture, and half the page."""
+    """Round to six digits, which suffices for a picture and halves the page."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _setting(c: LossCurve) -> dict[str, Any]:
+def _setting(c: LossCurve) -> charts.Datum:
     row = c.result
     return {"line": row.line, "name": row.label, "workers": row.workers, "conditions": row.conditions}
 
 
 def _table(rows: Sequence[Result]) -> PageTable:
-    """Beside every loss: samples, updates, batch, rate and rule, sum or mean."""
+    """Every loss with the settings that it depends on."""
     headings = (
         *("setting", "workers", "last loss", "val_loss", "samples", "updates"),
         *("global batch", "lr", "lr rule", "gradients by"),
@@ -217,7 +216,7 @@ def _table(rows: Sequence[Result]) -> PageTable:
         for row in rows
     )
     lines = tuple(row.line for row in rows)
-    title = f"At the end of the runs, medians over the repeats · {conditions(rows)}"
+    title = f"Loss at the end of the runs, medians over the repeats · {conditions(rows)}"
     return PageTable(name="loss", title=title, headings=headings, rows=cells, lines=lines)
 
 

@@ -1,4 +1,4 @@
-"""The curves of a chart: what varies between settings beside the number of workers, and how it is called."""
+"""The curves of a chart: what varies between settings apart from the number of workers, and how to name it."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -11,41 +11,41 @@ from paceline.spec import BASELINE_STRATEGY, SETTINGS, with_baseline, with_role
 
 @dataclass(frozen=True)
 class PlacedRecord:
-    """A setting, and the study it is from."""
+    """A setting and the study that it belongs to."""
 
     study: str
     strong: bool
-    """Whether the study divides a batch among its workers."""
+    """Whether the study divides one batch among its workers."""
 
     record: Record
     label: str | None = None
-    """What the study calls it."""
+    """The name that the study gives it."""
 
     @property
     def is_baseline(self) -> bool:
-        """One worker that exchanges nothing."""
+        """Whether this is one worker that exchanges nothing."""
         return self.record.spec.workers == 1 and self.record.spec.strategy == BASELINE_STRATEGY
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """Something that is not the same in all curves."""
+    """A setting that varies between curves."""
 
     name: str
     value: Callable[[PlacedRecord], Any]
     heading: str
-    """Of a column, and of a choice."""
+    """Heading of a column and of a group of checkboxes."""
 
     words: Callable[[Any], str] = str
     """How a value is written in the name of a curve."""
 
     def text(self, place: PlacedRecord) -> str:
-        """The value in the words of a curve's name."""
+        """The value as it appears in a curve's name."""
         return self.words(self.value(place))
 
 
 def _of_setting(setting: Setting) -> Dimension:
-    """A setting as it is recorded."""
+    """A dimension that reads a setting from the record."""
 
     def words(value: Any) -> str:
         return f"no {setting.label}" if value is None else setting.in_words(value)
@@ -55,7 +55,7 @@ def _of_setting(setting: Setting) -> Dimension:
 
 def _batch(place: PlacedRecord) -> str:
     record = place.record
-    return f"{record.batch * record.spec.workers} in all" if place.strong else str(record.batch)
+    return f"{record.batch * record.spec.workers} in total" if place.strong else str(record.batch)
 
 
 def _length(place: PlacedRecord) -> str:
@@ -75,26 +75,26 @@ _BY_NAME |= dict.fromkeys((*with_role(Role.LENGTH), "until_percent"), _LENGTH)
 _WORKERS, _WORKLOAD, _STRATEGY = _BY_NAME["workers"], _BY_NAME["workload"], _BY_NAME["strategy"]
 _DIMENSIONS = tuple(dict.fromkeys((_STUDY, *(_BY_NAME[name] for name in with_role(Role.CURVE)))))
 _WITH_COUNT = (_LENGTH, _BY_NAME["workers_per_device"])
-"""What often follows from the number of workers, and is then no choice of its own."""
+"""Dimensions that often follow from the number of workers and then do not name a curve."""
 
 _LAST_RESORT = tuple(
     dict.fromkeys((*_DIMENSIONS, *(_BY_NAME[name] for name in with_role(Role.IDENTITY) if name != "workers")))
 )
-"""Every setting that identifies a run can tell two curves apart where the usual ones do not."""
+"""Settings that identify a run; they separate two curves where the usual dimensions do not."""
 
 _UNLIKE_BASELINE = frozenset(with_baseline(Baseline.ALONE, Baseline.UNUSED, Baseline.PREFERRED)) - {_STRATEGY.name}
-"""What one worker alone has no use for, so that it does not set the baseline apart."""
+"""Settings that mean nothing for one worker alone and so do not give the baseline a curve of its own."""
 
 
 def dimensions_of(places: Sequence[PlacedRecord]) -> tuple[Dimension, ...]:
-    """What varies; where nothing does, the strategy names the only curve. A label stands for all that follows from it.
+    """The dimensions that vary, or the strategy where none does; a label replaces the dimensions that it determines.
 
     Two settings with as many workers never have the same name.
     """
     varying = tuple(d for d in _DIMENSIONS if len(set(map(d.value, _asked(d, places)))) > 1)
     if all(place.label is not None for place in places):
         varying = (_VARIANT, *(d for d in varying if not _follows((_VARIANT,), d, places)))
-    if _WORKLOAD in varying:  # with a model of its own go its batch and its rate
+    if _WORKLOAD in varying:  # a model often comes with its own batch and learning rate
         recipe = with_role(Role.RECIPE)
         varying = tuple(d for d in varying if d.name not in recipe or not _follows((_WORKLOAD,), d, places))
     for dimension in _WITH_COUNT:
@@ -108,7 +108,7 @@ def dimensions_of(places: Sequence[PlacedRecord]) -> tuple[Dimension, ...]:
 
 
 def _needed(varying: Sequence[Dimension], places: Sequence[PlacedRecord]) -> Iterator[Dimension]:
-    """What else must be named: it differs between settings that have the same name and as many workers."""
+    """Further dimensions that separate settings with the same name and as many workers."""
     known = [_WORKERS, *varying]
     for dimension in _LAST_RESORT:
         if dimension not in known and not _follows(known, dimension, places):
@@ -117,7 +117,7 @@ def _needed(varying: Sequence[Dimension], places: Sequence[PlacedRecord]) -> Ite
 
 
 def short_names(workloads: Set[str]) -> dict[str, str]:
-    """Each workload without the options that all of its name have: those are said once, with what was measured."""
+    """Each workload without the options that all workloads of its name share."""
     options: dict[str, list[set[str]]] = {}
     for text in workloads:
         name, _, given = text.partition(":")
@@ -132,13 +132,13 @@ def short_names(workloads: Set[str]) -> dict[str, str]:
 
 
 def _asked(dimension: Dimension, places: Sequence[PlacedRecord]) -> Iterator[PlacedRecord]:
-    if dimension is _NETWORK:  # a curve begins on one node, which has none
+    if dimension is _NETWORK:  # curves start on one node, which has no network
         return (place for place in places if place.record.spec.network is not None)
     return (place for place in places if dimension.name not in _UNLIKE_BASELINE or not place.is_baseline)
 
 
 def _follows(known: Sequence[Dimension], dimension: Dimension, places: Sequence[PlacedRecord]) -> bool:
-    """Whether settings that agree in what is known also agree in this dimension."""
+    """Whether settings that agree in the known dimensions also agree in this one."""
     seen: dict[tuple[Any, ...], Any] = {}
     return all(
         seen.setdefault(tuple(d.value(place) for d in known), dimension.value(place)) == dimension.value(place)

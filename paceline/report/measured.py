@@ -1,4 +1,4 @@
-"""What was measured, on what, with which versions, and every warning."""
+"""What was measured, on which machine, with which versions, and every warning."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _NAMED = 3
 
 
 def measured(results: Results) -> Section:
-    """Where the figures are from."""
+    """List the facts about the runs and the machine, and all warnings."""
     warnings = _warnings(results)
     title = "What was measured" + (f", and {count(len(warnings.rows), 'warning')}" if warnings.rows else "")
     tables = (_facts(results), *((warnings,) if warnings.rows else ()))
@@ -32,24 +32,24 @@ def measured(results: Results) -> Section:
 
 def _facts(results: Results) -> PageTable:
     records = [run.record for row in results.rows for run in row.runs]
-    rows = tuple((word(name), word(text or NOTHING)) for name, text in _told(results, records))
+    rows = tuple((word(name), word(text or NOTHING)) for name, text in _listed(results, records))
     return PageTable(name="measured", title="The runs and the machine", headings=("what", "value"), rows=rows)
 
 
-def _told(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+def _listed(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     for name in with_role(Role.SUMMARY):
         yield SETTINGS[name].label, _each(getattr(record.spec, name) for record in records)
     yield "learning rate", _each(f"{r.learning.lr:g}" for r in records)
-    yield "rule of the learning rate", _each(r.learning.lr_rule for r in records)
+    yield "learning rate rule", _each(r.learning.lr_rule for r in records)
     yield "parameters", _each(f"{r.workload.parameters:,}" for r in records)
     yield "gradients", _each(human_bytes(r.workload.gradient_bytes) for r in records)
     yield "data", _each(r.workload.data.source for r in records)
-    yield "repeats of a setting", _range([len(row.runs) for row in results.rows])
-    yield "steps timed in a run", _range([r.steps_timed for r in records])
-    yield "steps of warm-up, not counted", _range([r.warmup_steps for r in records])
+    yield "repeats per setting", _range([len(row.runs) for row in results.rows])
+    yield "timed steps per run", _range([r.steps_timed for r in records])
+    yield "warm-up steps, not counted", _range([r.warmup_steps for r in records])
     yield from _emulated(records)
     timed = sorted(r.seconds_timed for r in records)
-    yield "time timed in a run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
+    yield "timed seconds per run", " to ".join(dict.fromkeys((human_seconds(timed[0]), human_seconds(timed[-1]))))
     yield from _machine([r.environment for r in records])
 
 
@@ -68,7 +68,7 @@ def _machine(places: Sequence[Environment]) -> Iterator[tuple[str, str]]:
 
 
 def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Nodes, the links between them and devices that were not this machine's, where there were any."""
+    """Nodes, the links between them and emulated devices, where there are any."""
     linked = [r for r in records if r.network is not None]
     if linked:
         yield "nodes", _each(sorted({len(r.network.nodes) for r in linked if r.network is not None}))
@@ -83,7 +83,7 @@ def _emulated(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
 
 
 def _each(values: Iterable[object]) -> str:
-    """Every value once."""
+    """List every distinct value once."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
 
@@ -93,18 +93,18 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _warnings(results: Results) -> PageTable:
-    """What is said of several settings in like words is said once."""
-    said: dict[str, dict[str, str]] = {}
+    """Group warnings that differ only in their figures."""
+    warnings: dict[str, dict[str, str]] = {}
     for note in results.notes:
-        said.setdefault(note, {})["the study"] = note
+        warnings.setdefault(note, {})["the study"] = note
     best = fastest(results.rows)
     for note in explain(best.case).notes:
-        said.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
+        warnings.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
     for row in results.rows:
         recorded = (text for run in row.runs for text in (*run.record.failures, *run.record.warnings))
         for text in (*row.scaling.notes, *recorded):
-            said.setdefault(_FIGURES.sub("#", text), {}).setdefault(row.label, text)
-    rows = tuple((word(_where(texts)), word(_what(texts))) for texts in said.values())
+            warnings.setdefault(_FIGURES.sub("#", text), {}).setdefault(row.label, text)
+    rows = tuple((word(_where(texts)), word(_what(texts))) for texts in warnings.values())
     return PageTable(name="warnings", title="Warnings and notes", headings=("where", "what"), rows=rows)
 
 

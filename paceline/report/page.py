@@ -1,4 +1,4 @@
-"""One self-contained page: sections in order, with everything it needs inside it."""
+"""One self-contained HTML page: all sections in order, with scripts, styles and data inside it."""
 
 import functools
 import hashlib
@@ -39,19 +39,19 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     utilisation,
     measured,
 )
-"""What the report answers, in this order; a question that the records cannot answer is left out."""
+"""The sections in order; a section that the records cannot fill is left out."""
 
 GENERATOR = "Paceline"
 
 
 def sections(results: Results, more: Sequence[Section] = ()) -> list[Section]:
-    """All sections; `more` come before the last one, which says what was measured."""
+    """All sections; `more` comes before the last one, which describes what was measured."""
     answered = [section for answer in SECTIONS if (section := answer(results)) is not None]
     return [*answered[:-1], *more, *answered[-1:]]
 
 
 def page(results: Results, answered: Sequence[Section]) -> str:
-    """The page as HTML; nothing in it is fetched from anywhere."""
+    """The page as HTML; it loads nothing from elsewhere."""
     specs, datasets = _drawn([chart for section in answered for chart in section.charts])
     content = {
         "charts": specs,
@@ -77,7 +77,7 @@ def page(results: Results, answered: Sequence[Section]) -> str:
     )
 
 
-# Nothing may be fetched, whatever a name in the data tries; Vega compiles its expressions, hence eval.
+# The page may load nothing, whatever a name in the data contains; Vega compiles its expressions, hence eval.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 _HEAD = (
     f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -86,21 +86,21 @@ _HEAD = (
 )
 
 
-def _drawn(found: Sequence[Chart]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Charts as Vega-Lite, and the data they share once for all."""
-    datasets: dict[str, Any] = {}
-    specs: dict[str, Any] = {}
-    for chart in found:
+def _drawn(drawn: Sequence[Chart]) -> tuple[charts.Datum, charts.Datum]:
+    """Charts as Vega-Lite, and their data; charts share equal data."""
+    datasets: charts.Datum = {}
+    specs: charts.Datum = {}
+    for chart in drawn:
         names: dict[str, str] = {}
         spec = _by_name(chart.specification, names)
         datasets |= {name: json.loads(text) for name, text in names.items() if name not in datasets}
-        told = {"title": chart.title, "subtitle": chart.subtitle, "lines": chart.lines}
-        specs[chart.name] = {"spec": spec, "data": list(names), **told}
+        titles = {"title": chart.title, "subtitle": chart.subtitle, "lines": chart.lines}
+        specs[chart.name] = {"spec": spec, "data": list(names), **titles}
     return specs, datasets
 
 
 def _by_name(part: Any, names: dict[str, str]) -> Any:
-    """The same, with a name in place of every text of data; equal texts have equal names."""
+    """Replace every text of data by a name; equal texts get equal names."""
     if isinstance(part, list):
         return [_by_name(item, names) for item in part]
     if not isinstance(part, dict):
@@ -127,7 +127,7 @@ def _header(results: Results) -> str:
 
 
 def _choices(results: Results) -> str:
-    """A box to tick for every value of whatever varies; one choice for the whole page."""
+    """Checkboxes for every value of every dimension; they apply to the whole page."""
     offered, ticked = choices(results), chosen_first(results)
     if all(len(values) == 1 for values in offered.values()):
         return ""
@@ -181,7 +181,7 @@ def _table(table: PageTable, numbers: Mapping[str, int]) -> str:
 
 
 def _of(line: str, numbers: Mapping[str, int]) -> str:
-    """What is shown only with its curve says which one that is."""
+    """The attribute that ties an element to its curve, so that both are shown or hidden together."""
     return f" data-line={numbers[line]}"
 
 
@@ -192,7 +192,7 @@ def _row(table: PageTable, index: int, numbers: Mapping[str, int]) -> str:
 
 
 _SHORT = 24
-"""Characters of a text that is not broken."""
+"""Texts up to this many characters are not wrapped."""
 
 
 def _cell(cell: TableCell, *, numeric: bool) -> str:
@@ -201,8 +201,8 @@ def _cell(cell: TableCell, *, numeric: bool) -> str:
 
 
 def _attributes(cell: TableCell) -> Iterator[str]:
-    """What sorting and files take in place of the text."""
-    kept: Mapping[str, object] = {"value": cell.value, "low": cell.low, "high": cell.high}
+    """Attributes with the exact values, for sorting and for copying."""
+    kept = {"value": cell.value, "low": cell.low, "high": cell.high}
     for name, value in kept.items():
         if value is not None and value != cell.text:
             yield f' data-{name}="{_text(str(value))}"'
@@ -213,7 +213,7 @@ def _text(text: str) -> str:
 
 
 def _json(content: Any) -> str:
-    """JSON that cannot end the script it stands in."""
+    """JSON that cannot close the script element around it."""
     text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

@@ -1,7 +1,6 @@
-"""What more workers would bring: the projected curve with its bands over what was measured."""
+"""Project more workers: the projected curve with its bands, and the measured points."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -22,16 +21,16 @@ from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.traffic.catalogue import exchanges
 
 _TIMES = 8
-"""How many times the most workers that were measured the curve goes on."""
+"""The curve goes up to this many times the most workers that were measured."""
 
 _MOST_LINES = 2
 _MOST_POINTS = 200
 _LOGARITHMIC = 64
-"""Beyond so many times the fewest workers both axes are logarithmic."""
+"""Both axes are logarithmic where the most workers are more than this many times the fewest."""
 
 _ROOM = 1.12
 _ABOVE = 2.0
-"""How far above the band the ideal line is followed."""
+"""How far above the band the ideal line continues."""
 
 _HOVER = {
     "workers": "workers",
@@ -44,9 +43,9 @@ _LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dashed: idea
 
 
 def projection(results: Results) -> Section | None:
-    """A curve for the fastest setting's line and a few others; None where no line has two counts of workers."""
+    """Project the curve of the fastest setting and a few others; None where no curve has two counts of workers."""
     lines = _in_order(results)
-    told: list[str] = []
+    sentences: list[str] = []
     drawn: list[tuple[str, Answer]] = []
     for line in lines:
         rows = [row for row in results.rows if row.line == line]
@@ -54,26 +53,26 @@ def projection(results: Results) -> Section | None:
             try:
                 drawn.append((line, _answer(rows)))
             except RequestError as error:
-                told.append(f"{line} is not projected: {error}")
+                sentences.append(f"No projection for {line}: {error}")
     if not drawn:
         return None
     for line, answer in drawn:
-        told.append(f"{line}: {' '.join(words.sentences(answer.curve, answer.unit))}")
+        sentences.append(f"{line}: {' '.join(words.sentences(answer.curve, answer.unit))}")
     warnings = dict.fromkeys(warning for _, answer in drawn for warning in answer.curve.warnings)
     charted = tuple(
         _on_page(results, line, answer, f"projection-{place}") for place, (line, answer) in enumerate(drawn, 1)
     )
     return Section(
         name="projection",
-        title="What more workers would bring",
-        words=(*told, *warnings, f"Validated on {drawn[0][1].curve.validated_on}."),
+        title="Projection: what more workers would bring",
+        words=(*sentences, *warnings, f"Validated on {drawn[0][1].curve.validated_on}."),
         charts=charted,
         tables=(_table(drawn),),
     )
 
 
 def _in_order(results: Results) -> list[str]:
-    """The fastest setting's line first, then one of every other network, then those shown at first."""
+    """The curve of the fastest setting, then one for every other network, then those shown initially."""
     networks: dict[object, str] = {}
     for row in sorted(results.rows, key=lambda row: row.workers, reverse=True):
         networks.setdefault(row.record.spec.network, row.line)
@@ -82,26 +81,26 @@ def _in_order(results: Results) -> list[str]:
 
 
 def chart(answer: Answer) -> Chart:
-    """The picture of one answer; refused where there is no speed to draw."""
+    """The chart of one answer; refused where there is no throughput to draw."""
     if not any(p.throughput for p in answer.curve.points):
-        raise DataError("--chart: without throughput there is nothing to draw: give it, or `batch`, in the table.")
+        raise DataError("--chart needs throughput: add a column `throughput`, or `batch`, to the table.")
     return _drawn(answer, [answer.subject], answer.subject, "projection")
 
 
 def _has_counts(rows: Sequence[Result]) -> bool:
-    """Whether workers that exchange something were measured beside a smaller count."""
+    """Whether workers that exchange gradients were measured, and a smaller count as well."""
     exchanging = [row for row in rows if row.workers > 1 and exchanges(row.record.spec.strategy)]
     return bool(exchanging) and len({record.spec.workers for record in _records(rows)}) > 1
 
 
 def _records(rows: Sequence[Result]) -> list[Record]:
-    """All repeats, and those of one worker alone that they are compared with."""
-    found = [record for row in rows for record in (*row.scaling.records, *row.scaling.baseline)]
-    return list({id(record): record for record in found}.values())
+    """All repeats and their one-worker baselines."""
+    records = [record for row in rows for record in (*row.scaling.records, *row.scaling.baseline)]
+    return list({id(record): record for record in records}.values())
 
 
 def _answer(rows: Sequence[Result]) -> Answer:
-    """As `paceline project` gives it; where a batch is divided among the workers, it stays the same in all."""
+    """The answer of `paceline project`; strong scaling keeps the total batch."""
     most = max(rows, key=lambda row: row.workers)
     whole = most.record.batch * most.workers if most.scaling.scaling == "strong" else None
     counts = parse_workers(f"1..{_TIMES * most.workers}")
@@ -110,7 +109,7 @@ def _answer(rows: Sequence[Result]) -> Answer:
 
 
 def _on_page(results: Results, line: str, answer: Answer, name: str) -> Chart:
-    """In the colour that the line has in all charts of its model, and shown when the line is."""
+    """A chart in the colour that the curve has elsewhere; it is shown when the curve is."""
     panel = next(row.panel for row in results.rows if row.line == line)
     return _drawn(answer, lines_of(results.of_panel(panel)), line, name, on_page=True)
 
@@ -148,7 +147,7 @@ def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_pag
 
 
 def _axes(answer: Answer) -> tuple[alt.X, alt.Y]:
-    """Both logarithmic over a wide range, so that few workers are seen beside many."""
+    """Both axes; logarithmic over a wide range, so that small counts stay visible."""
     rated = [p for p in answer.curve.points if p.throughput]
     counts = [p.point.workers for p in rated] + [n for n, _ in answer.measured]
     values = [p.high95 or 0 for p in rated] + [value for _, value in answer.measured]
@@ -163,8 +162,8 @@ def _axes(answer: Answer) -> tuple[alt.X, alt.Y]:
     return x, alt.Y("value:Q", title=answer.unit, scale=up, axis=alt.Axis(tickCount=6))
 
 
-def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
-    """As many as a line needs, in order of workers."""
+def _rows(answer: Answer) -> Iterator[charts.Datum]:
+    """As many points as a line needs, in order of workers."""
     rated = sorted((p for p in answer.curve.points if p.throughput), key=lambda p: p.point.workers)
     kept = np.unique(np.geomspace(1, len(rated), min(len(rated), _MOST_POINTS)).round().astype(int)) - 1
     for p in (rated[index] for index in kept):
@@ -183,7 +182,7 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def _ideal_rate(answer: Answer) -> float:
-    """Of one worker: as the fewest that were measured, or projected, have it each."""
+    """The ideal rate per worker: that of the fewest measured, or else projected, workers."""
     points = answer.measured or [(p.point.workers, p.throughput) for p in answer.curve.points if p.throughput]
     workers, rate = min(points, key=lambda point: point[0])
     return rate / workers
@@ -199,9 +198,9 @@ def _ideal(answer: Answer, x: alt.X, y: alt.Y) -> Iterator[alt.Chart]:
 def _knee(answer: Answer, x: alt.X) -> Iterator[alt.Chart]:
     knee = answer.curve.knee_workers
     if knee is not None:
-        there = alt.Chart(charts.rows([{"workers": knee}]))
-        yield there.mark_rule(style="ideal").encode(x=x)
-        yield there.mark_text(align="left", dx=5, text=f"knee: {knee}").encode(x=x, y=alt.value(10))
+        marker = alt.Chart(charts.rows([{"workers": knee}]))
+        yield marker.mark_rule(style="ideal").encode(x=x)
+        yield marker.mark_text(align="left", dx=5, text=f"knee: {knee}").encode(x=x, y=alt.value(10))
 
 
 def _table(drawn: Sequence[tuple[str, Answer]]) -> PageTable:
@@ -213,7 +212,7 @@ def _table(drawn: Sequence[tuple[str, Answer]]) -> PageTable:
     ]
     return PageTable(
         name="projection",
-        title=f"Projected, in {' and '.join(several)}",
+        title=f"Projected throughput, in {' and '.join(several)}",
         headings=("setting", "workers", "throughput", "80 % band", "95 % band", "limit"),
         rows=tuple((word(line), *_cells(point)) for line, point in rows),
         lines=tuple(line for line, _ in rows),

@@ -1,4 +1,4 @@
-"""From studies' folders to what the report shows: settings with their figures, why, and the curve each belongs to."""
+"""Read study folders into settings, each with its figures, its comparison and the curve it belongs to."""
 
 import dataclasses
 import json
@@ -20,82 +20,81 @@ from paceline.studies.columns import Column, Value
 
 @dataclass(frozen=True)
 class Source:
-    """A study's folder, or single runs given together, and what study.json says of it."""
+    """A study folder with what its study.json says, or single runs given together."""
 
     name: str
     folders: tuple[Path, ...]
     columns: tuple[str, ...] = ()
     scaling: Scaling | None = None
     planned: int | None = None
-    """Runs the study asks for; None for single runs."""
+    """Number of runs that the study asks for; None for single runs."""
 
     impossible: tuple[str, ...] = ()
-    """Why some of its combinations cannot run."""
+    """Reasons why some of its combinations cannot run."""
 
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What the study calls its combinations, by the beginning of their folders' names."""
+    """Names that the study gives its combinations, by the beginning of their folder names."""
 
     def label(self, run: StoredRun) -> str | None:
-        """What the study calls the combination that this is a run of."""
+        """The name that the study gives to the combination of this run."""
         return self.labels.get(run.folder.name.rpartition("-turn")[0])
 
 
 @dataclass(frozen=True)
 class Result:
-    """One setting: its repeats, its figures, and why they are what they are."""
+    """One setting: its repeats, its figures, and its comparison with the baseline."""
 
     source: Source
     runs: tuple[StoredRun, ...]
     scaling: ScalingRow
     case: Comparison
-    """What its step consists of."""
+    """The breakdown of its step."""
 
     line: str
-    """The curve it is a point of: all that varies but the number of workers."""
+    """The name of its curve: everything that varies except the number of workers."""
 
     values: Mapping[str, str]
-    """The line, dimension by dimension, in the words of its name."""
+    """The parts of the curve's name, by dimension."""
 
     settings: Mapping[str, Value]
-    """The same, as it was set."""
+    """The values of the settings, by dimension."""
 
     @property
     def record(self) -> Record:
-        """The first repeat."""
+        """The record of the first repeat."""
         return self.runs[0].record
 
     @cached_property
     def gap(self) -> Gap | None:
-        """The distance to the ideal, where there is one that is more than noise."""
+        """The gap to ideal; None without a baseline or where the gap is within noise."""
         return self.case.clear_gap
 
     @property
     def workers(self) -> int:
-        """Of every repeat."""
         return self.record.spec.workers
 
     @property
     def label(self) -> str:
-        """`allreduce · 2 workers`."""
+        """The name of the setting, as in `allreduce · 2 workers`."""
         return " · ".join(part for part in (self.line, count(self.workers, "worker")) if part)
 
     @property
     def panel(self) -> str:
-        """What can share an axis: one model, whatever its options, counted in one unit."""
+        """The name of the chart: settings share one if they train one model, regardless of its options."""
         return self.record.spec.workload.partition(":")[0]
 
     @property
     def unit(self) -> str:
-        """Of its throughput."""
+        """The unit of its throughput."""
         return self.record.throughput.unit
 
     @property
     def conditions(self) -> str:
-        """Weak or strong, batch and learning rate: what stands beside every number."""
+        """Weak or strong scaling, batch and learning rate, which every figure depends on."""
         batch, learning = self.record.batch, self.record.learning
         scaling = f"{self.scaling.scaling} scaling, " if self.scaling.scaling else ""
         rule = f" (rule {learning.lr_rule})" if learning.lr_rule != "none" else ""
-        return f"{scaling}batch {batch} per worker, {batch * self.workers} in all, lr {learning.lr:g}{rule}"
+        return f"{scaling}batch {batch} per worker, {batch * self.workers} in total, lr {learning.lr:g}{rule}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Results:
 
     @property
     def title(self) -> str:
-        """The studies' names."""
+        """The names of the studies."""
         return " and ".join(source.name for source in self.sources)
 
     @cached_property
@@ -123,13 +122,13 @@ class Results:
         return tuple(dict.fromkeys(row.panel for row in self.rows))
 
     def of_panel(self, panel: str) -> list[Result]:
-        """The settings that share its axis."""
+        """The settings of one panel."""
         return [row for row in self.rows if row.panel == panel]
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting before it is known what sets it apart from the others."""
+    """A setting before its curve has a name."""
 
     source: Source
     scaling: ScalingRow
@@ -138,15 +137,15 @@ class _Setting:
 
 
 def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
-    """All that the folders hold; records of different machines are refused unless asked for."""
-    found = [(source, find(source.folders)) for source in _sources(paths)]
-    runs, differences = of_one_machine([run for _, f in found for run in f.runs], anyway=anyway)
+    """Read all runs; refuse records of different machines unless `anyway`."""
+    stored = [(source, find(source.folders)) for source in _sources(paths)]
+    runs, differences = of_one_machine([run for _, s in stored for run in s.runs], anyway=anyway)
     left, notes = iter(runs), list(differences)
     settings: list[_Setting] = []
-    for source, f in found:
-        here = [next(left) for _ in f.runs]
-        notes.extend((*f.notes, *_incomplete(source, here)))
-        settings.extend(_settings(source, here))
+    for source, s in stored:
+        own = [next(left) for _ in s.runs]
+        notes.extend((*s.notes, *_incomplete(source, own)))
+        settings.extend(_settings(source, own))
     divided = {s.source.name for s in settings if (s.source.scaling or s.scaling.scaling) == "strong"}
     places = [
         PlacedRecord(s.source.name, s.source.name in divided, s.runs[0].record, s.source.label(s.runs[0]))
@@ -154,7 +153,7 @@ def read(paths: Sequence[Path], *, anyway: bool = False) -> Results:
     ]
     dimensions = dimensions_of(places)
     rows = tuple(_result(s, place, dimensions) for s, place in zip(settings, places, strict=True))
-    return Results(tuple(source for source, _ in found), rows, dimensions, tuple(notes))
+    return Results(tuple(source for source, _ in stored), rows, dimensions, tuple(notes))
 
 
 def _result(setting: _Setting, place: PlacedRecord, dimensions: Sequence[Dimension]) -> Result:
@@ -165,7 +164,7 @@ def _result(setting: _Setting, place: PlacedRecord, dimensions: Sequence[Dimensi
 
 
 def _sources(paths: Sequence[Path]) -> list[Source]:
-    """A source per study; single runs make one together."""
+    """One source per study, and one for all single runs."""
     single = tuple(path for path in paths if not (path / STUDY_NAME).is_file())
     names: dict[str, int] = {}
     sources = []
@@ -181,7 +180,7 @@ def _sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _study(folder: Path) -> Source:
-    """What study.json says, as far as it can be read: the runs beside it stand for themselves."""
+    """The study as study.json describes it; where that is unreadable, the runs alone."""
     try:
         content = json.loads((folder / STUDY_NAME).read_text())
         cells = content["cells"].values()
@@ -195,23 +194,25 @@ def _study(folder: Path) -> Source:
 
 
 def _incomplete(source: Source, runs: Sequence[StoredRun]) -> Iterator[str]:
-    """What the study asks for, or a run should have, and is not there."""
+    """Notes about runs and files that are missing."""
     if source.planned is not None and len(runs) < source.planned:
-        there = f"{len(runs)} of {count(source.planned, 'run')}"
-        yield f"{source.name}: {there} are there; the same `paceline study` goes on."
+        yield (
+            f"{source.name}: {len(runs)} of {count(source.planned, 'run')} finished; repeat the same `paceline study` "
+            "command to run the rest."
+        )
     for problem, times in Counter(source.impossible).items():
         yield f"{source.name}: {count(times, 'combination')} cannot run here: {problem}"
     bare = sum(not (run.folder / SIDECAR_NAME).is_file() for run in runs)
     if bare:
-        yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: single steps of these are not known."
+        yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: no data of their single steps."
 
 
 def _settings(source: Source, runs: Sequence[StoredRun]) -> Iterator[_Setting]:
-    """Settings of one study beside their baselines, in the order of the runs."""
+    """The settings of one study with their baselines, in the order of the runs."""
     for case in comparisons(runs, scaling=source.scaling):
         yield _Setting(source, case.scaling, case.setting.runs, case)
 
 
 def measured(column: Column, result: Result) -> Value:
-    """The median over the repeats; None: not measured."""
+    """The median over the repeats; None where it was not measured."""
     return column.over(result.scaling.records)

@@ -1,7 +1,6 @@
-"""How throughput, speed-up and efficiency grow with the workers, beside the ideal."""
+"""Show throughput, speed-up and efficiency against the number of workers, with the ideal."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import altair as alt
 
@@ -15,13 +14,13 @@ from paceline.report.tables import TableCell, interval
 from paceline.studies.table import figure
 
 _ROOM = 1.12
-"""Of an axis beyond the largest value; wider intervals are cut at its end, and told in full when hovered over."""
+"""The axis reaches this many times the largest value; wider intervals are cut there, and tooltips give them in full."""
 
 _BESIDE = 0.12
-"""Of the span of workers: the room on both sides."""
+"""Margin on both sides, as a share of the range of workers."""
 
 _APART = 0.012
-"""Of the span of workers: how far two curves stand apart, less where there are more than a few."""
+"""Distance between two curves, as a share of the range of workers; less where there are many."""
 
 _FEW = 4
 
@@ -39,96 +38,94 @@ _HOVER = {
 
 
 def times(value: Figure | None) -> TableCell:
-    """`1.94× (1.90–1.98)`."""
+    """A speed-up with its interval, as in `1.94× (1.90–1.98)`."""
     return interval(value, "{:.2f}".format, "×")
 
 
 def share(value: Figure | None) -> TableCell:
-    """`97 % (95–99)`."""
+    """An efficiency with its interval, as in `97 % (95–99)`."""
     return interval(value, lambda part: f"{part * 100:.0f}", " %")
 
 
 def throughput(results: Results) -> Section:
     """Units per second against workers, with intervals and the ideal line; a chart per model."""
-    found = tuple(_throughput(results, panel) for panel in results.panels)
+    drawn = tuple(_throughput(results, panel) for panel in results.panels)
     words = (
         "The dashed line is the ideal: the rate of one worker alone × devices. Bars are 95 % intervals over the "
-        "repeats; with one run each, the run's own.",
+        "repeats, or within the run where there is one.",
     )
-    return Section(name="throughput", title="How fast: throughput against workers", words=words, charts=found)
+    return Section(name="throughput", title="Throughput against workers", words=words, charts=drawn)
 
 
 def speedup_and_efficiency(results: Results) -> Section | None:
-    """Both against workers; None where nothing was compared with one worker."""
+    """Speed-up and efficiency against workers; None where nothing was compared with one worker."""
     panels = [panel for panel in results.panels if any(r.scaling.speedup for r in results.of_panel(panel))]
     if not panels:
         return None
-    found = tuple(chart for panel in panels for chart in (_speedup(results, panel), _efficiency(results, panel)))
+    drawn = tuple(chart for panel in panels for chart in (_speedup(results, panel), _efficiency(results, panel)))
     words = (
-        "Speed-up is against one worker of independent on one device. Efficiency is the share of the ideal: "
-        "speed-up ÷ devices; a server on a device of its own counts as a device.",
+        "Speed-up is relative to one worker alone on one device (strategy `independent`). Efficiency is speed-up ÷ "
+        "devices; a device that only hosts a server counts as a device.",
     )
-    return Section(name="speed-up", title="What more workers bring: speed-up and efficiency", words=words, charts=found)
+    return Section(name="speed-up", title="Speed-up and efficiency", words=words, charts=drawn)
 
 
 def _throughput(results: Results, panel: str) -> Chart:
-    here = results.of_panel(panel)
-    unit = here[0].unit
-    ends = [r.scaling.throughput.value for r in here] + [r.scaling.ideal for r in here if r.scaling.ideal]
+    rows = results.of_panel(panel)
+    unit = rows[0].unit
+    ends = [r.scaling.throughput.value for r in rows] + [r.scaling.ideal for r in rows if r.scaling.ideal]
     y = alt.Y("value:Q", title=unit, scale=_scale(max(ends)), axis=alt.Axis(tickCount=_TICKS))
-    layers = [*_ideals(here, y, "ideal"), *_points(here, y, "throughput")]
-    lines = lines_of(here)
+    layers = [*_ideals(rows, y, "ideal"), *_points(rows, y, "throughput")]
+    lines = lines_of(rows)
     definition = charts.layered(*layers, shown=shown_first(results, lines))
     return Chart(
         name=_name("throughput", panel, results),
-        title=_best_title(here, panel, results),
-        subtitle=f"{unit} against workers · {conditions(here)}",
+        title=_best_title(rows, panel, results),
+        subtitle=f"{unit} against workers · {conditions(rows)}",
         definition=definition,
         lines=lines,
     )
 
 
 def _speedup(results: Results, panel: str) -> Chart:
-    here = [r for r in results.of_panel(panel) if r.scaling.speedup]
-    highest = max(max(r.scaling.speedup.value for r in here if r.scaling.speedup), max(r.record.devices for r in here))
-    y = alt.Y("value:Q", title="times one worker", scale=_scale(highest), axis=alt.Axis(tickCount=_TICKS))
-    layers = [*_ideals(here, y, "devices"), *_points(here, y, "speedup")]
+    rows = [r for r in results.of_panel(panel) if r.scaling.speedup]
+    highest = max(max(r.scaling.speedup.value for r in rows if r.scaling.speedup), max(r.record.devices for r in rows))
+    y = alt.Y("value:Q", title="speed-up over one worker", scale=_scale(highest), axis=alt.Axis(tickCount=_TICKS))
+    layers = [*_ideals(rows, y, "devices"), *_points(rows, y, "speedup")]
     return Chart(
         name=_name("speed-up", panel, results),
         title=_titled("Speed-up over one worker", panel, results),
-        subtitle=conditions(here),
-        definition=charts.layered(*layers, shown=shown_first(results, lines_of(here))),
-        lines=lines_of(here),
+        subtitle=conditions(rows),
+        definition=charts.layered(*layers, shown=shown_first(results, lines_of(rows))),
+        lines=lines_of(rows),
     )
 
 
 def _efficiency(results: Results, panel: str) -> Chart:
-    here = [r for r in results.of_panel(panel) if r.scaling.efficiency]
-    highest = max(1.0, *(r.scaling.efficiency.value for r in here if r.scaling.efficiency))
-    y = alt.Y(
-        "value:Q", title="share of the ideal", scale=_scale(highest), axis=alt.Axis(format=".0%", tickCount=_TICKS)
-    )
+    rows = [r for r in results.of_panel(panel) if r.scaling.efficiency]
+    highest = max(1.0, *(r.scaling.efficiency.value for r in rows if r.scaling.efficiency))
+    y = alt.Y("value:Q", title="share of ideal", scale=_scale(highest), axis=alt.Axis(format=".0%", tickCount=_TICKS))
     whole = alt.Chart(charts.rows([{"value": 1.0}])).mark_rule(style="ideal").encode(y=y)
     return Chart(
         name=_name("efficiency", panel, results),
-        title=_titled("Efficiency: the share of the ideal that is reached", panel, results),
-        subtitle=conditions(here),
-        definition=charts.layered(whole, *_points(here, y, "efficiency"), shown=shown_first(results, lines_of(here))),
-        lines=lines_of(here),
+        title=_titled("Efficiency: share of the ideal throughput", panel, results),
+        subtitle=conditions(rows),
+        definition=charts.layered(whole, *_points(rows, y, "efficiency"), shown=shown_first(results, lines_of(rows))),
+        lines=lines_of(rows),
     )
 
 
-def _points(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
-    """A curve, its points and their intervals; curves stand a little apart, so that no interval hides another."""
-    base = charts.chosen(alt.Chart(charts.rows(map(point, here)))).transform_calculate(
+def _points(rows: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
+    """A curve, its points and their intervals; curves are shifted a little so that no interval covers another."""
+    base = charts.chosen(alt.Chart(charts.rows(map(point, rows)))).transform_calculate(
         value=f"datum.{name}",
         low=f"datum.{name}_low",
         high=f"datum.{name}_high",
-        at=f"datum.workers + {_APART * _span(here):.6g} * (indexof({charts.SHOWN}, datum.line)"
+        at=f"datum.workers + {_APART * _span(rows):.6g} * (indexof({charts.SHOWN}, datum.line)"
         f" - (length({charts.SHOWN}) - 1) / 2) / max(1, length({charts.SHOWN}) / {_FEW})",
     )
-    x = workers_axis(here, "at")
-    lines = lines_of(here)
+    x = workers_axis(rows, "at")
+    lines = lines_of(rows)
     colour = charts.colour(lines)
     yield base.mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=charts.dash(lines))
     bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
@@ -141,19 +138,19 @@ def _points(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
     )
 
 
-def _ideals(here: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
-    """The ideal of the devices that compute; hovering over a point tells it with servers' own devices counted."""
-    lines = charts.chosen(alt.Chart(charts.rows(_ideal_points(here)))).transform_calculate(value=f"datum.{name}")
-    x = workers_axis(here, "workers")
+def _ideals(rows: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
+    """The ideal of the devices that compute; tooltips give it with devices that only host servers."""
+    lines = charts.chosen(alt.Chart(charts.rows(_ideal_points(rows)))).transform_calculate(value=f"datum.{name}")
+    x = workers_axis(rows, "workers")
     once = lines.transform_filter("datum.end").transform_aggregate(ends="count()", groupby=["workers", "value"])
     yield lines.mark_line(style="ideal").encode(x=x, y=y, detail="line:N")
     yield once.mark_text(style="remark", dx=-6, dy=-8, text="ideal").encode(x=x, y=y)
 
 
-def _ideal_points(here: Sequence[Result]) -> Iterator[dict[str, Any]]:
-    """Along every curve: one worker's rate × devices, beginning with one worker."""
+def _ideal_points(rows: Sequence[Result]) -> Iterator[charts.Datum]:
+    """Points of every ideal line: one worker's rate × devices, starting with one worker."""
     by_line: dict[str, dict[int, tuple[float, float]]] = {}
-    for result in here:
+    for result in rows:
         if result.scaling.ideal is None:
             continue
         alone = result.scaling.ideal / result.record.devices
@@ -166,11 +163,11 @@ def _ideal_points(here: Sequence[Result]) -> Iterator[dict[str, Any]]:
             yield {"line": line, "workers": workers, "devices": devices, "ideal": ideal, "end": end}
 
 
-def point(result: Result) -> dict[str, Any]:
-    """A setting as a row of data: figures with their intervals, and the same in words."""
+def point(result: Result) -> charts.Datum:
+    """A setting as a row of chart data: figures with their intervals, and their texts."""
     row, unit = result.scaling, result.unit
     figures = {"throughput": row.throughput, "speedup": row.speedup, "efficiency": row.efficiency}
-    values: dict[str, Any] = {"line": result.line, "workers": result.workers}
+    values: charts.Datum = {"line": result.line, "workers": result.workers}
     for name, value in figures.items():
         if value is not None:
             values |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
@@ -186,27 +183,27 @@ def point(result: Result) -> dict[str, Any]:
     }
 
 
-def workers_axis(here: Sequence[Result], field: str) -> alt.X:
-    """Workers along the bottom, with a mark at every number that was run."""
-    numbers = sorted({result.workers for result in here})
-    pad = _BESIDE * _span(here)
+def workers_axis(rows: Sequence[Result], field: str) -> alt.X:
+    """The axis of workers, with a tick at every count that was run."""
+    numbers = sorted({result.workers for result in rows})
+    pad = _BESIDE * _span(rows)
     scale = alt.Scale(domain=[min(1, numbers[0]) - pad, numbers[-1] + pad], nice=False, zero=False)
     axis = alt.Axis(values=numbers, format="d", grid=False, labelOverlap=True)
     return alt.X(f"{field}:Q", title="workers", scale=scale, axis=axis)
 
 
-def _span(here: Sequence[Result]) -> int:
-    return max(1, max(result.workers for result in here) - 1)
+def _span(rows: Sequence[Result]) -> int:
+    return max(1, max(result.workers for result in rows) - 1)
 
 
-def conditions(here: Sequence[Result]) -> str:
-    """Weak or strong, batch and learning rate, if they are the same in all; else where they stand."""
-    several = dict.fromkeys(r.scaling.scaling for r in here if r.scaling.scaling)
+def conditions(rows: Sequence[Result]) -> str:
+    """Weak or strong scaling, batch and learning rate of these settings in a few words."""
+    several = dict.fromkeys(r.scaling.scaling for r in rows if r.scaling.scaling)
     scaling = f"{' and '.join(several)} scaling" if several else "not compared with one worker"
     parts = [scaling]
     for name, values in (
-        ("batch {} per worker", {r.record.batch for r in here}),
-        ("lr {}", {r.record.learning.lr for r in here}),
+        ("batch {} per worker", {r.record.batch for r in rows}),
+        ("lr {}", {r.record.learning.lr for r in rows}),
     ):
         written = sorted(f"{v:g}" for v in values)
         if len(written) == 1:
@@ -216,14 +213,14 @@ def conditions(here: Sequence[Result]) -> str:
     return ", ".join(parts)
 
 
-def _best_title(here: Sequence[Result], panel: str, results: Results) -> str:
-    """The finding: what the fastest setting reaches."""
-    best = fastest(here)
+def _best_title(rows: Sequence[Result], panel: str, results: Results) -> str:
+    """A title that says what the fastest setting reaches."""
+    best = fastest(rows)
     marked = " (host-limited)" if best.scaling.throughput.host_limited else ""
-    told = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}{marked}"
+    title = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}{marked}"
     if best.scaling.efficiency is not None and best.workers > 1:
-        told += f", {best.scaling.efficiency.value * 100:.0f} % of ideal"
-    return _titled(told, panel, results)
+        title += f", {best.scaling.efficiency.value * 100:.0f} % of ideal"
+    return _titled(title, panel, results)
 
 
 def _titled(title: str, panel: str, results: Results) -> str:

@@ -1,4 +1,4 @@
-"""What the report consists of: sections with words, tables and charts."""
+"""The parts of a report: sections with paragraphs, tables and charts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,41 +11,41 @@ from paceline.report.tables import PageTable
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """One definition for the page and for pictures."""
+    """One chart, for the page and for pictures."""
 
     name: str
-    """Of files; a word."""
+    """One word, used in file names."""
 
     title: str
-    """The finding, or what is drawn."""
+    """The main result, or what the chart shows."""
 
     subtitle: str
-    """Under which conditions."""
+    """The conditions of the measurement."""
 
     definition: alt.LayerChart
     line: str | None = None
-    """The only curve it is about, so that it is shown when its curve is."""
+    """The only curve in it; the chart is shown when this curve is."""
 
     lines: tuple[str, ...] | None = None
-    """The only curves it can show; None: all."""
+    """The only curves that it can show; None for all."""
 
     @cached_property
     def specification(self) -> dict[str, Any]:
-        """As Vega-Lite, without colours and fonts."""
+        """The chart as Vega-Lite, without colours and fonts."""
         drawn: dict[str, Any] = self.definition.to_dict()
         return {name: part for name, part in drawn.items() if name != "config"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One question and its answer."""
+    """One part of the report."""
 
     name: str
-    """Of the anchor; a word."""
+    """One word, used as the anchor."""
 
     title: str
     words: tuple[str, ...] = ()
-    """A paragraph each."""
+    """The paragraphs."""
 
     charts: tuple[Chart, ...] = ()
     tables: tuple[PageTable, ...] = ()

@@ -1,4 +1,4 @@
-"""Which curves are shown at first: all of them, or of many the ones around the fastest."""
+"""Which curves are shown initially: all, or only those similar to the fastest where there are many."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ MOST_AT_FIRST = 10
 
 
 def choices(results: Results) -> dict[str, tuple[str, ...]]:
-    """What can be chosen: every dimension with its values, in order of appearance."""
+    """Every dimension with its values, in order of appearance."""
     return {
         dimension.name: tuple(dict.fromkeys(row.values[dimension.name] for row in results.rows))
         for dimension in results.dimensions
@@ -17,7 +17,7 @@ def choices(results: Results) -> dict[str, tuple[str, ...]]:
 
 
 def chosen_first(results: Results) -> dict[str, tuple[str, ...]]:
-    """The values that are chosen at first; of the dimension with most values only the fastest's, until few are left."""
+    """The values selected initially; while too many curves remain, the largest dimension keeps only one value."""
     chosen = choices(results)
     best = fastest(results.rows)
     while len(_lines(results, chosen)) > MOST_AT_FIRST:
@@ -26,28 +26,31 @@ def chosen_first(results: Results) -> dict[str, tuple[str, ...]]:
     return chosen
 
 
-def shown_first(results: Results, here: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The curves that are shown at first. A chart that has others only, of another model, shows some of its own: on
-    the page it is hidden until one of them is chosen, but as a picture it stands alone."""
+def shown_first(results: Results, lines: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The curves shown initially.
+
+    A chart of `lines` without any of them shows its own first ones: the page hides it until one of them is selected,
+    but its picture must show something.
+    """
     chosen = _lines(results, chosen_first(results))
-    if here is None:
+    if lines is None:
         return chosen
-    return tuple(line for line in chosen if line in here) or tuple(here[:MOST_AT_FIRST])
+    return tuple(line for line in chosen if line in lines) or tuple(lines[:MOST_AT_FIRST])
 
 
 def lines_of(rows: Iterable[Result]) -> tuple[str, ...]:
-    """Their curves, each once."""
+    """The distinct curves of these settings."""
     return tuple(dict.fromkeys(row.line for row in rows))
 
 
 def fastest(rows: Sequence[Result]) -> Result:
-    """The setting to talk about first: of those that train one model together, the one with the largest speed-up."""
+    """The setting with the largest speed-up among those whose workers train one model together."""
     together = [r for r in rows if r.workers > 1 and exchanges(r.record.spec.strategy)]
     return max(together or rows, key=_speed)
 
 
 def _speed(result: Result) -> tuple[bool, float, float]:
-    """What the host held up last; then speed-up first, as rates of different models are in different units."""
+    """Sort key: host-limited settings last, then by speed-up, as rates of different models have different units."""
     throughput, speedup = result.scaling.throughput, result.scaling.speedup
     return not throughput.host_limited, speedup.value if speedup else 0.0, throughput.value
 

@@ -1,12 +1,12 @@
-"""One step as it happened: phases of every worker, and the exchange behind backward and after it."""
+"""Draw one step: the phases of every worker, and its communication, overlapped and exposed."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import altair as alt
 import numpy as np
 
-from paceline.breakdown.trace import trace
+from paceline.breakdown.trace import Event, trace
 from paceline.measure.runs import StoredRun
 from paceline.measure.series import WorkerSeries
 from paceline.numbers import count, ms
@@ -19,32 +19,86 @@ from paceline.traffic.catalogue import exchanges
 
 _MOST_SETTINGS = 4
 _MOST_WORKERS = 8
-_HIDDEN, _EXPOSED = "hidden exchange", "exposed exchange"
-_PARTS = ("forward", _EXPOSED, "backward", "wait", "input", _HIDDEN, "other", "update")
-"""In the order of the colours: the exchange, hidden and exposed, must stand out from what it hides behind."""
+_OVERLAPPED, _EXPOSED = "overlapped communication", "exposed communication"
+_PARTS = ("forward", _EXPOSED, "backward", "wait", "input", _OVERLAPPED, "other", "update")
+"""In the order of the colours: communication must stand out from the phases it overlaps with."""
 
 _LANE = 30
 
 
+@dataclass(frozen=True)
+class _Span:
+    """A slice of a trace, in microseconds."""
+
+    rank: int
+    lane: int
+    name: str
+    begin: float
+    end: float
+
+    @classmethod
+    def of(cls, event: Event) -> "_Span":
+        return cls(event["pid"], event["tid"], event["name"], event["ts"], event["ts"] + event["dur"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bar:
+    """A phase of a worker, or the overlapped or exposed part of a bucket's exchange."""
+
+    lane: int
+    label: str
+    step: int
+    first: bool
+    """Whether it is the first in its lane, which then gets its label."""
+
+    part: str
+    bucket: str
+    """The name of the bucket; empty for a phase."""
+
+    begin: float
+    """In microseconds since the first worker began the step."""
+
+    end: float
+
+    @property
+    def row(self) -> charts.Datum:
+        """The bar as chart data, in milliseconds."""
+        return {
+            "lane": self.lane,
+            "label": self.label,
+            "step": self.step,
+            "first": self.first,
+            "part": self.part,
+            "what": f"{self.bucket}, {self.part}" if self.bucket else self.part,
+            "from": round(self.begin / 1e3, 4),
+            "to": self.end_milliseconds,
+            "length": ms((self.end - self.begin) / 1e6),
+        }
+
+    @property
+    def end_milliseconds(self) -> float:
+        return round(self.end / 1e3, 4)
+
+
 def step(results: Results) -> Section | None:
-    """A timeline for a few settings; None where no run has its series."""
-    drawn = [(row, slices) for row in _chosen(results) if (slices := _typical_step(row))]
+    """Timelines of a few settings; None where no run has its series."""
+    drawn = [(row, bars) for row in _chosen(results) if (bars := _typical_step(row))]
     if not drawn:
         return None
     words = (
-        "The timed step whose length is nearest to the median. Above, the phases of a worker, one after the other; "
-        "below them the exchange of its buckets, hidden as long as its backward goes on, and exposed after it.",
+        "The timed step whose length is nearest to the median. The upper lane of a worker shows its phases. The lower "
+        "lane shows the communication of its buckets, which overlaps with backward or is exposed after it.",
         *(text for row, _ in drawn for text in _overlap(row)),
     )
     ends: dict[str, float] = {}
-    for row, slices in drawn:
-        ends[row.panel] = max(ends.get(row.panel, 0.0), *(s["to"] for s in slices))
-    found = tuple(_chart(results, row, slices, ends[row.panel]) for row, slices in drawn)
-    return Section(name="step", title="One step, worker by worker", words=words, charts=found)
+    for row, bars in drawn:
+        ends[row.panel] = max(ends.get(row.panel, 0.0), *(bar.end_milliseconds for bar in bars))
+    timelines = tuple(_chart(results, row, bars, ends[row.panel]) for row, bars in drawn)
+    return Section(name="step", title="One step, worker by worker", words=words, charts=timelines)
 
 
 def _chosen(results: Results) -> list[Result]:
-    """The fastest first, then of every other strategy that exchanges something its largest setting."""
+    """The fastest setting, then the largest one of every other strategy that exchanges something."""
     best = fastest(results.rows)
     largest: dict[str, Result] = {best.record.spec.strategy: best}
     for row in sorted(results.rows, key=lambda r: -r.workers):
@@ -58,17 +112,17 @@ def _overlap(row: Result) -> Iterator[str]:
     hidden = setting.hidden_seconds
     if hidden is not None:
         yield (
-            f"{row.label}: on average {ms(hidden)} of exchange hidden behind backward, "
+            f"{row.label}: on average {ms(hidden)} of communication overlapped with backward, "
             f"{ms(setting.phases.exchange)} exposed, {ms(setting.phases.wait)} waiting for the last worker."
         )
 
 
-def _chart(results: Results, row: Result, slices: Sequence[Mapping[str, Any]], until: float) -> Chart:
-    """All timelines of a model have the same axis, so that they can be compared."""
-    data = alt.Chart(charts.rows(slices))
+def _chart(results: Results, row: Result, bars: Sequence[_Bar], until: float) -> Chart:
+    """One timeline; those of one model share an axis, so that they are comparable."""
+    data = alt.Chart(charts.rows(bar.row for bar in bars))
     x = alt.X("from:Q", title="ms since the step began", axis=charts.axis(), scale=alt.Scale(domain=[0, until]))
     y = alt.Y("lane:O", axis=None)
-    bars = data.mark_bar(height=15, yOffset=7).encode(
+    marks = data.mark_bar(height=15, yOffset=7).encode(
         x=x,
         x2="to:Q",
         y=y,
@@ -78,43 +132,43 @@ def _chart(results: Results, row: Result, slices: Sequence[Mapping[str, Any]], u
     names: alt.Chart = data.transform_filter("datum.first").mark_text(
         style="name", dy=0, fontSize=11, limit=alt.ExprRef("width")
     )
-    lanes = 1 + max(s["lane"] for s in slices)
+    lanes = 1 + max(bar.lane for bar in bars)
     shown = shown_first(results)
     return Chart(
         name=f"step-{results.lines.index(row.line) + 1}-{row.workers}",
-        title=f"{row.label}: step {slices[0]['step']}",
+        title=f"{row.label}: step {bars[0].step}",
         subtitle=row.conditions,
         definition=charts.layered(
-            bars, names.encode(x=alt.value(0), y=y, text="label:N"), shown=shown, height=lanes * _LANE
+            marks, names.encode(x=alt.value(0), y=y, text="label:N"), shown=shown, height=lanes * _LANE
         ),
         line=row.line,
     )
 
 
-def _typical_step(row: Result) -> list[dict[str, Any]]:
+def _typical_step(row: Result) -> list[_Bar]:
     run = row.runs[0]
     if not run.series or not _is_whole(run.series):
         return []
     number = _nearest_to_median(run, run.series)
-    return [] if number is None else list(_slices(run, run.series, number))
+    return [] if number is None else list(_bars(run, run.series, number))
 
 
 def _is_whole(series: Sequence[WorkerSeries]) -> bool:
-    """Whether every worker has what a trace is made of: files of earlier versions may lack some of it."""
+    """Whether every worker has all series of a trace; files of earlier versions may lack some."""
     return all(
         needed.size
         for worker in series
         for needed in (
             *(worker.begin, worker.end, worker.arrival, worker.samples, worker.held),
-            *(worker.of_phase(name) for name in PHASES if name != "wait"),  # which follows from the arrivals
+            *(worker.of_phase(name) for name in PHASES if name != "wait"),  # wait follows from the arrivals
         )
     )
 
 
 def _nearest_to_median(run: StoredRun, series: Sequence[WorkerSeries]) -> int | None:
-    """Of the timed steps, of those with watched buckets if there are any: the one nearest to the median."""
-    there = min(len(worker.end) for worker in series)
-    timed = np.arange(there)[run.timed]
+    """The timed step nearest to the median; preferably one with recorded buckets."""
+    steps_of_all = min(len(worker.end) for worker in series)
+    timed = np.arange(steps_of_all)[run.timed]
     watched = np.intersect1d(timed, series[0].bucket_step.astype(int))
     steps = watched if len(watched) else timed
     if not len(steps):
@@ -123,36 +177,40 @@ def _nearest_to_median(run: StoredRun, series: Sequence[WorkerSeries]) -> int | 
     return int(steps[np.argmin(np.abs(lengths - np.median(lengths)))])
 
 
-def _slices(run: StoredRun, series: Sequence[WorkerSeries], number: int) -> Iterator[dict[str, Any]]:
-    """The trace of one step, in milliseconds since the first worker began it."""
-    events = [e for e in trace(run, series, [number])["traceEvents"] if e["ph"] == "X" and e["pid"] < _MOST_WORKERS]
-    whole = [e for e in events if e["name"] == f"step {number}"]
-    origin = min(e["ts"] for e in whole)
+def _bars(run: StoredRun, series: Sequence[WorkerSeries], number: int) -> Iterator[_Bar]:
+    """The trace of one step as bars: a lane for the phases of each worker, and one for its buckets."""
+    spans = [_Span.of(event) for event in trace(run, series, [number])["traceEvents"] if event["ph"] == "X"]
+    spans = [span for span in spans if span.rank < _MOST_WORKERS]
+    whole = [span for span in spans if span.name == f"step {number}"]
+    origin = min(span.begin for span in whole)
     lane = 0
-    for rank in sorted({e["pid"] for e in whole}):
-        own = [e for e in events if e["pid"] == rank and e not in whole]
-        phases, buckets = ([e for e in own if (e["tid"] > 0) == watched] for watched in (False, True))
-        arrived = max((e["ts"] + e["dur"] for e in phases if e["name"] == "backward"), default=origin)
-        bars = [(_EXPOSED if e["name"] == "exchange" else e["name"], "", e["ts"], e["ts"] + e["dur"]) for e in phases]
-        exchanged = [part for e in buckets for part in _parts(e, arrived)]
+    for rank in sorted({span.rank for span in whole}):
+        own = [span for span in spans if span.rank == rank and span not in whole]
+        phases, buckets = ([span for span in own if (span.lane > 0) == on_lane] for on_lane in (False, True))
+        arrived = max((span.end for span in phases if span.name == "backward"), default=origin)
+        phase_parts = [(_EXPOSED if s.name == "exchange" else s.name, "", s.begin, s.end) for s in phases]
+        bucket_parts = [part for bucket in buckets for part in _parts(bucket, arrived)]
         worker = f"worker {rank} ({run.record.per_worker[rank].device})"
-        for label, found in ((worker, bars), (f"its exchange, {count(len(buckets), 'bucket')}", exchanged)):
-            for place, (part, whose, since, until) in enumerate(found):
-                common = {"lane": lane, "label": label, "step": number, "first": place == 0}
-                yield {**common, **_bar(part, whose, since - origin, until - origin)}
-            lane += bool(found)
+        communication = f"its communication, {count(len(buckets), 'bucket')}"
+        for label, parts in ((worker, phase_parts), (communication, bucket_parts)):
+            for place, (part, bucket, begin, end) in enumerate(parts):
+                yield _Bar(
+                    lane=lane,
+                    label=label,
+                    step=number,
+                    first=place == 0,
+                    part=part,
+                    bucket=bucket,
+                    begin=begin - origin,
+                    end=end - origin,
+                )
+            lane += bool(parts)
 
 
-def _parts(event: Mapping[str, Any], arrived: float) -> Iterator[tuple[str, str, float, float]]:
-    """A bucket's exchange: hidden until the worker's last gradient is ready, then exposed."""
-    begin, end = event["ts"], event["ts"] + event["dur"]
-    for part, since, until in ((_HIDDEN, begin, min(end, arrived)), (_EXPOSED, max(begin, arrived), end)):
-        if until > since:
-            yield part, event["name"], since, until
-
-
-def _bar(part: str, whose: str, since: float, until: float) -> dict[str, Any]:
-    """Microseconds in, milliseconds out."""
-    what = f"{whose}, {part}" if whose else part
-    ends = {"from": round(since / 1e3, 4), "to": round(until / 1e3, 4)}
-    return {"part": part, "what": what, **ends, "length": ms((until - since) / 1e6)}
+def _parts(bucket: _Span, arrived: float) -> Iterator[tuple[str, str, float, float]]:
+    """Split a bucket's exchange: overlapped until the worker's last gradient is ready, exposed afterwards."""
+    overlapped = (_OVERLAPPED, bucket.begin, min(bucket.end, arrived))
+    exposed = (_EXPOSED, max(bucket.begin, arrived), bucket.end)
+    for part, begin, end in (overlapped, exposed):
+        if end > begin:
+            yield part, bucket.name, begin, end

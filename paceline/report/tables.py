@@ -1,4 +1,4 @@
-"""Tables as data: every cell has a text for reading, and a value for sorting and for files."""
+"""Tables as data: every cell has a text to read and a value for sorting and for files."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from paceline.studies.table import figure
 
 @dataclass(frozen=True)
 class TableCell:
-    """One figure or word; what was not measured has no value."""
+    """One figure or text; the value is None where nothing was measured."""
 
     text: str
     value: Value = None
@@ -21,16 +21,16 @@ class TableCell:
 
 @dataclass(frozen=True, kw_only=True)
 class PageTable:
-    """Headings, and a cell for each in every row."""
+    """A table of the report."""
 
     name: str
-    """Of files; a word."""
+    """One word, used in file names."""
 
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     lines: tuple[str, ...] = ()
-    """For every row the curve it belongs to, so that it is shown when its curve is; empty: all rows always are."""
+    """The curve of each row, which is shown when its curve is; empty where all rows are always shown."""
 
     notes: tuple[str, ...] = ()
 
@@ -42,32 +42,32 @@ class PageTable:
 
 
 def word(text: str) -> TableCell:
-    """A name or a sentence."""
+    """A cell with a name or a sentence."""
     return TableCell(text, text)
 
 
 def number(value: Value, written: Callable[[float], str] = str) -> TableCell:
-    """A number, or the sign for what was not measured."""
+    """A cell with a number, or the sign for an unmeasured value."""
     if isinstance(value, str):
         return word(value)
     return TableCell(NOTHING if value is None else written(value), value)
 
 
 def interval(value: Figure | None, written: Callable[[float], str], unit: str = "") -> TableCell:
-    """A figure with its 95 % interval."""
+    """A cell with a figure and its 95 % interval."""
     if value is None:
         return TableCell(NOTHING)
     return TableCell(with_unit(value, written, unit), value.value, value.low, value.high)
 
 
 def with_unit(value: Figure | None, written: Callable[[float], str], unit: str) -> str:
-    """`1.94× (1.90–1.98)`: the unit once."""
+    """A figure with its interval and its unit once, as in `1.94× (1.90–1.98)`."""
     text, gap, ends = figure(value, written).partition(" ")
     return text if value is None else f"{text}{unit}{gap}{ends}"
 
 
 def to_markdown(table: PageTable) -> str:
-    """A table that any Markdown reader draws; the title is a line above it."""
+    """The table as Markdown, with its title as a line above it."""
     rule = ["---:" if numeric else "---" for numeric in table.numeric]
     lines = [_line(table.headings), _line(rule, escaped=False)]
     lines.extend(_line([cell.text for cell in row]) for row in table.rows)
@@ -79,7 +79,7 @@ def _line(texts: Sequence[str], *, escaped: bool = True) -> str:
 
 
 def plain(text: str) -> str:
-    """Markdown in which names stay text: no markup, no HTML, no broken table."""
+    """Escape a text for Markdown: no markup, no HTML, no broken table."""
     return " ".join(text.translate(_MARKUP).split())
 
 

@@ -1,8 +1,7 @@
-"""How busy the devices were, and by whom."""
+"""Show how busy the devices were, and with what."""
 
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import altair as alt
 
@@ -14,25 +13,25 @@ from paceline.report.shown import fastest, lines_of, shown_first
 from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import COLUMNS
 
-_WORKERS, _SERVERS, _OTHERS, _ANYONE = "this run's workers", "its servers", "other processes", "anyone"
-_STOLEN = "other machines on the host"
+_WORKERS, _SERVERS, _OTHERS, _ANYONE = "this run's workers", "its servers", "other processes", "any process"
+_STOLEN = "other virtual machines"
 _PARTS = (_WORKERS, _SERVERS, _OTHERS, _STOLEN, _ANYONE)
 
 
 def utilisation(results: Results) -> Section | None:
-    """Stacked bars, a row per setting; None where nothing was measured."""
+    """Stacked bars, one per setting; None where nothing was measured."""
     busy = [(row, parts) for row in results.rows if (parts := _busy(row))]
     if not busy:
         return None
     rows = [row for row, _ in busy]
     words = (
-        "Means over the devices and the repeats; the rest of the bar is idle. On GPUs nobody tells by whom a device "
-        "was used.",
+        "Means over the devices and the repeats; the rest of the bar is idle time. GPUs do not report which process "
+        "uses them.",
     )
     chart = Chart(
         name="utilisation",
         title=_title(busy),
-        subtitle=f"share of the time, mean over the devices · {conditions(rows)}",
+        subtitle=f"share of time, mean over the devices · {conditions(rows)}",
         definition=_chart(results, busy),
     )
     return Section(
@@ -41,7 +40,7 @@ def utilisation(results: Results) -> Section | None:
 
 
 def _busy(row: Result) -> dict[str, float]:
-    """Per cent of the devices' time, by whom."""
+    """Per cent of the devices' time, by who used it."""
     devices = [device for run in row.runs for device in run.record.utilisation if device.busy_percent is not None]
     if not devices:
         return {}
@@ -71,7 +70,7 @@ def _title(busy: Sequence[tuple[Result, dict[str, float]]]) -> str:
 
 def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) -> alt.LayerChart:
     data = charts.chosen(charts.joined(_bars(busy), (_name(row) for row, _ in busy)))
-    x = alt.X("share:Q", title="share of the time", axis=charts.axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
+    x = alt.X("share:Q", title="share of time", axis=charts.axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
     bars = data.mark_bar(size=charts.BAR, yOffset=charts.BELOW_NAME, clip=True).encode(
         x=x,
         y=charts.row_axis(),
@@ -79,7 +78,7 @@ def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) ->
         order="order:Q",
         tooltip=[
             *charts.hover(name="setting", part="busy with"),
-            alt.Tooltip("share:Q", title="share of the time", format=".1%"),
+            alt.Tooltip("share:Q", title="share of time", format=".1%"),
             *charts.hover(conditions="with"),
         ],
     )
@@ -88,7 +87,7 @@ def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) ->
     return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
 
 
-def _bars(busy: Sequence[tuple[Result, dict[str, float]]]) -> Iterator[dict[str, Any]]:
+def _bars(busy: Sequence[tuple[Result, dict[str, float]]]) -> Iterator[charts.Datum]:
     for of, (_, parts) in enumerate(busy):
         for order, (part, value) in enumerate(parts.items()):
             yield {"of": of, "part": part, "order": order, "share": round(value / 100, 6)}
@@ -112,7 +111,7 @@ def _table(busy: Sequence[tuple[Result, dict[str, float]]]) -> PageTable:
         )
         for row, parts in busy
     )
-    title = f"Per cent of the devices' time; memory is the largest worker's · {conditions([row for row, _ in busy])}"
+    title = f"Per cent of the devices' time; memory of the largest worker · {conditions([row for row, _ in busy])}"
     headings = ("setting", "workers", "devices", *shown, "memory")
     lines = tuple(row.line for row, _ in busy)
     return PageTable(name="utilisation", title=title, headings=headings, rows=rows, lines=lines)

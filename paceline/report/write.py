@@ -1,4 +1,4 @@
-"""The report's files: the page, Markdown beside it, and every chart as SVG and PNG."""
+"""Write the report's files: the page, Markdown, and every chart as SVG and PNG."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from paceline.report.section import Section
 from paceline.report.tables import plain, to_markdown
 
 _BEGINNING = 2_000
-"""Characters in which a page says who made it."""
+"""The generator's name appears within this many characters of a report."""
 
 
 def write(results: Results, answered: Sequence[Section], out: Path) -> list[Path]:
-    """Write everything and say what; an earlier report is replaced, any other file is not."""
+    """Write all files and return their paths; replace an earlier report, but no other file."""
     markdown, pictures = out.with_suffix(".md"), out.with_name(f"{out.stem}_files")
     _check(out, markdown)
     charts = [chart for section in answered for chart in section.charts]
@@ -30,22 +30,22 @@ def write(results: Results, answered: Sequence[Section], out: Path) -> list[Path
         write_whole(markdown, _markdown(results, answered, pictures.name))
         write_whole(out, page(results, answered))
     except OSError as error:
-        raise OutputError(f"--out {out} cannot be written ({error.strerror}): choose another place.") from error
+        raise OutputError(f"--out {out} cannot be written ({error.strerror}): choose another path.") from error
     return [out, markdown, pictures]
 
 
 def _check(out: Path, markdown: Path) -> None:
     if out.suffix.lower() not in (".html", ".htm"):
-        raise OutputError(f"--out {out} is not the name of a page: end it in .html.")
+        raise OutputError(f"--out {out} is not an HTML file: end it in .html.")
     for file in (out, markdown):
         if file.is_dir():
-            raise OutputError(f"--out {out}: {file} is a folder. Choose another name.")
+            raise OutputError(f"--out {out}: {file} is a folder: choose another name.")
         if file.exists() and GENERATOR not in file.read_text(errors="replace")[:_BEGINNING]:
-            raise OutputError(f"--out {out}: {file} exists and is no report of Paceline. Choose another name.")
+            raise OutputError(f"--out {out}: {file} exists and is not a Paceline report: choose another name.")
 
 
 def _markdown(results: Results, answered: Sequence[Section], pictures: str) -> str:
-    """The same sections in the same order."""
+    """The same sections as the page, as Markdown."""
     first, second = verdict(results)
     parts = [f"<!-- {GENERATOR} -->", f"# {plain(results.title)}", f"**{plain(first)}** {plain(second)}"]
     for section in answered:

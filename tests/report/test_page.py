@@ -142,7 +142,7 @@ def test_a_report_replaces_a_report_and_nothing_else(made: Path, tmp_path: Path)
     write(results, sections(results)[-1:], out)
     assert out.read_text() != first
     out.with_suffix(".md").write_text("my notes")
-    with pytest.raises(OutputError, match="no report of Paceline"):
+    with pytest.raises(OutputError, match="not a Paceline report"):
         write(results, [], out)
     assert out.with_suffix(".md").read_text() == "my notes"
     assert not list(tmp_path.glob(".*"))

@@ -98,7 +98,7 @@ def test_what_cannot_be_projected_says_why(tmp_path: Path) -> None:
     folder = study(tmp_path / "slow", [baseline(), together(2), slow, *usual()[-2:]])
     section = projection(read([folder]))
     assert section is not None
-    assert any(words.startswith("allreduce is not projected: ") for words in section.words)
+    assert any(words.startswith("No projection for allreduce: ") for words in section.words)
 
 
 def test_where_a_batch_is_divided_it_stays_the_same_in_all(tmp_path: Path) -> None:

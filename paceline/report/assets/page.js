@@ -76,8 +76,8 @@
       view.signal(content.shown, within(chart, lines)).runAsync();
     }
     for (const row of document.querySelectorAll("[data-line]")) row.hidden = !kept.has(content.lines[row.dataset.line].line);
-    const told = document.getElementById("shown");
-    if (told) told.textContent = `${lines.length} of ${content.lines.length} curves are shown`;
+    const status = document.getElementById("shown");
+    if (status) status.textContent = `${lines.length} of ${content.lines.length} curves are shown`;
     return fitAll(); // a chart beside one that is hidden has its place, too
   };
 

@@ -1,9 +1,9 @@
-"""Ours over a reference's, as speed-up and efficiency: speeds of other hardware are not compared."""
+"""Compare our speed-up and efficiency with a published reference; throughput on other hardware is not comparable."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 
@@ -27,7 +27,7 @@ from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import NOTHING
 
 _ROOM = 1.12
-_TOLD = 3
+_MOST_FINDINGS = 3
 _FIGURES = re.compile(r"\d[\d.,]*")
 _FILES = (".csv", ".tsv", ".txt", ".md")
 _HEADINGS = (
@@ -45,25 +45,54 @@ _HOVER = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Point:
+    """A point of our curve or of theirs."""
+
+    ours: bool
+    whose: str
+    name: str
+    batch: str
+    line: str
+    workers: int
+    devices: float
+    speedup: Figure
+    efficiency: Figure | None
+
+    @property
+    def row(self) -> charts.Datum:
+        """The point as chart data: figures with their intervals, and their texts."""
+        row: charts.Datum = {"ours": self.ours, "whose": self.whose, "name": self.name, "batch": self.batch}
+        row |= {"line": self.line, "workers": self.workers, "devices": self.devices}
+        for name, value, text in (("speedup", self.speedup, times), ("efficiency", self.efficiency, share)):
+            row |= {
+                name: value.value if value is not None else None,
+                f"{name}_low": value.low if value is not None else None,
+                f"{name}_high": value.high if value is not None else None,
+                f"{name}_text": text(value).text,
+            }
+        return row
+
+
 def find(what: str) -> Reference:
-    """The reference that a name means, or a CSV file; anything else is refused with the nearest name."""
+    """The reference called `what`, or the table in a CSV file; refuse anything else and suggest the nearest name."""
     path = Path(what)
     if what not in references.names() and (path.is_file() or path.suffix in _FILES):
         return spreadsheet.read(path)
     try:
         return references.load(what)
     except SpecError as error:
-        raise SpecError(f"{error} Or give a CSV file.") from None
+        raise SpecError(f"{error} You can also give a CSV file.") from None
 
 
 def section(results: Results, reference: Reference) -> Section:
-    """Both in one chart and one table, and what differs between them in words."""
+    """Our results and theirs in charts and a table, with a list of what differs between them."""
     pairs = counterparts(results.rows, reference)
     words = (
         *_missing(pairs, results, reference),
         *_findings(pairs),
-        "Speeds are not compared, only speed-up and efficiency; what else differs, and what is known to be wrong with "
-        "theirs, is below the table.",
+        "The comparison covers speed-up and efficiency, not throughput. The last table lists what else differs, and "
+        "known problems of the reference.",
     )
     drawn = any(pair.theirs_speedup is not None for pair in pairs)
     differences = _differences(results, reference, pairs)
@@ -78,36 +107,36 @@ def section(results: Results, reference: Reference) -> Section:
 
 def _missing(pairs: Sequence[Counterpart], results: Results, reference: Reference) -> Iterator[str]:
     if not any(pair.theirs_speedup is not None for pair in pairs):
-        yield f"{reference.name} has no speed-up to compare with: one worker was not measured with the same settings."
+        yield f"{reference.name} has no speed-up to compare with: it has no one-worker row with the same settings."
     if not any(row.scaling.speedup for row in results.rows):
-        yield "Ours has no speed-up: add one worker of `independent` with the same settings to the study."
+        yield "Our runs have no speed-up: add one worker of `independent` with the same settings to the study."
     alone = dict.fromkeys(pair.line for pair in pairs if pair.series is None)
     if alone and len(alone) < len(results.lines):
-        yield f"Nothing in {reference.name} corresponds to {listed(list(alone))}."
+        yield f"{reference.name} has no counterpart of {listed(list(alone))}."
     other = {p.strategy: p.series.strategy for p in pairs if p.series is not None and not p.same_strategy}
     if other:
-        told = listed([f"{ours} with {theirs}" for ours, theirs in other.items()])
-        yield f"No strategy is the same in both, so that unlike ones are compared: {told}."
+        compared = listed([f"{ours} with {theirs}" for ours, theirs in other.items()])
+        yield f"No strategy occurs in both, so different strategies are compared: {compared}."
 
 
 def _findings(pairs: Sequence[Counterpart]) -> Iterator[str]:
-    """Of every curve the largest number of workers that both have; of many curves a few."""
+    """A sentence about the most workers that both have, for the first few curves."""
     last: dict[str, Counterpart] = {}
     for pair in pairs:
         if pair.workers > 1 and pair.ours_speedup is not None and pair.theirs_speedup is not None:
             last[pair.line] = max(pair, last.get(pair.line, pair), key=lambda p: p.workers)
-    for line, pair in list(last.items())[:_TOLD]:
+    for line, pair in list(last.items())[:_MOST_FINDINGS]:
         yield (
-            f"{line} at {count(pair.workers, 'worker')}: speed-up {times(pair.ours_speedup).text}, theirs "
-            f"{times(pair.theirs_speedup).text}; efficiency {share(pair.ours_efficiency).text}, theirs "
+            f"{line} at {count(pair.workers, 'worker')}: our speed-up is {times(pair.ours_speedup).text}, theirs "
+            f"{times(pair.theirs_speedup).text}; our efficiency is {share(pair.ours_efficiency).text}, theirs "
             f"{share(pair.theirs_efficiency).text}."
         )
-    if len(last) > _TOLD:
-        yield f"The table has all {len(last)} curves."
+    if len(last) > _MOST_FINDINGS:
+        yield f"The table lists all {len(last)} curves."
 
 
 def _differences(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
-    """What else than the strategy may make the difference."""
+    """Differences other than the strategy that may explain the results."""
     records = [row.record for row in results.rows]
     compared = [pair.theirs for pair in pairs if pair.theirs is not None] or [
         row for series in reference.series for row in series.rows
@@ -118,7 +147,7 @@ def _differences(results: Results, reference: Reference, pairs: Sequence[Counter
         "workload": (listed(list(dict.fromkeys(map(_workload, records)))), reference.workload),
         "batch per worker": (_numbers({record.batch for record in records}), _numbers(theirs)),
         "network": (_nodes(results), _network(pairs)),
-        "speed-up against": ("one worker alone on one device, without exchange", reference.baseline),
+        "speed-up against": ("one worker alone on one device, without communication", reference.baseline),
         "source": (results.title, reference.source),
     }
     return PageTable(
@@ -141,7 +170,7 @@ def _workload(record: Record) -> str:
 
 
 def _numbers(values: set[int]) -> str:
-    return listed([f"{value:,}" for value in sorted(values)]) or "not said"
+    return listed([f"{value:,}" for value in sorted(values)]) or "not stated"
 
 
 def _nodes(results: Results) -> str:
@@ -156,28 +185,28 @@ def _network(pairs: Sequence[Counterpart]) -> str:
     methods = [pair.series.method for pair in pairs if pair.series is not None]
     rates = {rate for method in methods if (rate := method.bandwidth_bits_per_second) is not None}
     nodes = {row.nodes for pair in pairs if (row := pair.theirs) is not None and row.nodes is not None}
-    links = listed([f"{rate / 1e9:g} Gbit/s" for rate in sorted(rates)]) or "bandwidth not said"
+    links = listed([f"{rate / 1e9:g} Gbit/s" for rate in sorted(rates)]) or "bandwidth not stated"
     return f"{links}, up to {count(max(nodes), 'node')}" if nodes else links
 
 
 def _faults(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[str]:
-    """What is known to be wrong in the series that are compared, or in all of them where none is; like words once."""
+    """Known problems of the compared series, or of all where none is; similar findings are grouped."""
     compared = {pair.series.label for pair in pairs if pair.series is not None}
     compared = compared or {series.label for series in reference.series}
-    said: dict[tuple[str, str], list[Finding]] = {}
+    grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in audit(reference):
         if finding.severity != "note" and compared & set(finding.series):
-            said.setdefault((finding.severity, _FIGURES.sub("#", finding.sentence)), []).append(finding)
-    for (severity, _), found in said.items():
-        where = list(dict.fromkeys(label for f in found for label in f.series if label in compared))
+            grouped.setdefault((finding.severity, _FIGURES.sub("#", finding.sentence)), []).append(finding)
+    for (severity, _), findings in grouped.items():
+        where = list(dict.fromkeys(label for f in findings for label in f.series if label in compared))
         about = [listed(where)] if len(where) < len(compared) else []
-        about += ["figures of the first"] if len(found) > 1 else []
+        about += ["figures of the first"] if len(findings) > 1 else []
         place = f" ({'; '.join(about)})" if about else ""
-        yield f"Known {severity} of {reference.name}{place}: {found[0].sentence}"
+        yield f"Known {severity} of {reference.name}{place}: {findings[0].sentence}"
 
 
 def _table(reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
-    """A row for each of ours; what only they have is in the chart."""
+    """A row for each of our settings; rows that only they have are in the chart."""
     ours = [pair for pair in pairs if pair.ours is not None]
     return PageTable(
         name="against",
@@ -185,7 +214,7 @@ def _table(reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
         headings=_HEADINGS,
         rows=tuple(_cells(pair) for pair in ours),
         lines=tuple(pair.line for pair in ours),
-        notes=(f"Theirs: {reference.source} {NOTHING} stands where theirs has no such row.",),
+        notes=(f"Theirs: {reference.source} {NOTHING} means that theirs has no such row.",),
     )
 
 
@@ -208,35 +237,35 @@ def _cells(pair: Counterpart) -> tuple[TableCell, ...]:
 
 
 def _speedup(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> Chart:
-    """Against devices, so that one ideal line holds for both, however many workers share a device."""
+    """Speed-up against devices, so that one ideal line holds for both, however many workers share a device."""
     points = [*_ours(pairs), *_theirs(reference, pairs)]
-    most = max(point["devices"] for point in points)
-    highest = max(most, *(point["speedup"] for point in points))
-    y = alt.Y("value:Q", title="times one worker", scale=alt.Scale(domain=[0, highest * _ROOM], nice=False))
-    ends = [{"devices": end, "value": end} for end in (0, most)]
+    most = max(point.devices for point in points)
+    highest = max(most, *(point.speedup.value for point in points))
+    y = alt.Y("value:Q", title="speed-up over one worker", scale=alt.Scale(domain=[0, highest * _ROOM], nice=False))
+    ends: list[charts.Datum] = [{"devices": end, "value": end} for end in (0, most)]
     return _drawn(results, reference, points, ends, y, "speed-up")
 
 
 def _efficiency(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> Chart:
-    points = [p for p in (*_ours(pairs), *_theirs(reference, pairs)) if p["efficiency"] is not None]
-    highest = max(1.0, *(point["efficiency"] for point in points))
+    points = [p for p in (*_ours(pairs), *_theirs(reference, pairs)) if p.efficiency is not None]
+    highest = max(1.0, *(point.efficiency.value for point in points if point.efficiency is not None))
     scale, axis = alt.Scale(domain=[0, highest * _ROOM], nice=False), alt.Axis(format=".0%")
-    y = alt.Y("value:Q", title="share of the ideal", scale=scale, axis=axis)
-    ends = [{"devices": end, "value": 1.0} for end in (0, max(point["devices"] for point in points))]
+    y = alt.Y("value:Q", title="share of ideal", scale=scale, axis=axis)
+    ends: list[charts.Datum] = [{"devices": end, "value": 1.0} for end in (0, max(point.devices for point in points))]
     return _drawn(results, reference, points, ends, y, "efficiency")
 
 
 def _drawn(
     results: Results,
     reference: Reference,
-    points: Sequence[Mapping[str, Any]],
-    ends: Sequence[Mapping[str, Any]],
+    points: Sequence[_Point],
+    ends: Sequence[charts.Datum],
     y: alt.Y,
     what: str,
 ) -> Chart:
-    """The ideal, which is a straight line, and both curves of every colour that has a counterpart."""
-    lines = tuple(dict.fromkeys(point["line"] for point in points))
-    devices = sorted({point["devices"] for point in points})
+    """The ideal line, and our curve and theirs in one colour for every pair."""
+    lines = tuple(dict.fromkeys(point.line for point in points))
+    devices = sorted({point.devices for point in points})
     scale = alt.Scale(domain=[0, max(devices) * _ROOM], nice=False)
     axis = alt.Axis(values=devices, format="~g", grid=False, labelOverlap=True)
     x = alt.X("devices:Q", title="devices", scale=scale, axis=axis)
@@ -256,10 +285,8 @@ def _drawn(
     )
 
 
-def _curves(
-    lines: Sequence[str], points: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, name: str
-) -> Iterator[alt.Chart]:
-    base = charts.chosen(alt.Chart(charts.rows(points))).transform_calculate(
+def _curves(lines: Sequence[str], points: Sequence[_Point], x: alt.X, y: alt.Y, name: str) -> Iterator[alt.Chart]:
+    base = charts.chosen(alt.Chart(charts.rows(point.row for point in points))).transform_calculate(
         value=f"datum.{name}", low=f"datum.{name}_low", high=f"datum.{name}_high"
     )
     colour, shape = charts.colour(lines), charts.shape(lines)
@@ -280,29 +307,33 @@ def _curves(
         )
 
 
-def _ours(pairs: Sequence[Counterpart]) -> Iterator[dict[str, Any]]:
+def _ours(pairs: Sequence[Counterpart]) -> Iterator[_Point]:
     for pair in pairs:
         if pair.ours is not None and pair.series is not None and pair.ours_speedup is not None:
-            about = {"ours": True, "whose": "ours", "name": pair.line, "batch": str(pair.ours.record.batch)}
-            yield {**about, **_point(pair, pair.ours_speedup, pair.ours_efficiency, pair.ours.record.devices)}
+            yield _Point(
+                ours=True,
+                whose="ours",
+                name=pair.line,
+                batch=str(pair.ours.record.batch),
+                line=pair.line,
+                workers=pair.workers,
+                devices=pair.ours.record.devices,
+                speedup=pair.ours_speedup,
+                efficiency=pair.ours_efficiency,
+            )
 
 
-def _theirs(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[dict[str, Any]]:
-    whose = f"{reference.name}: {reference.source}"
+def _theirs(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[_Point]:
     for pair in pairs:
         if pair.series is not None and pair.theirs is not None and pair.theirs_speedup is not None:
-            batch, devices = pair.theirs.batch, pair.theirs.used_devices or pair.workers
-            about = {"ours": False, "whose": whose, "name": pair.series.label, "batch": str(batch or NOTHING)}
-            yield {**about, **_point(pair, pair.theirs_speedup, pair.theirs_efficiency, devices)}
-
-
-def _point(pair: Counterpart, speedup: Figure, efficiency: Figure | None, devices: float) -> dict[str, Any]:
-    values: dict[str, Any] = {"line": pair.line, "workers": pair.workers, "devices": devices}
-    for name, value, text in (("speedup", speedup, times), ("efficiency", efficiency, share)):
-        values |= {
-            name: value.value if value is not None else None,
-            f"{name}_low": value.low if value is not None else None,
-            f"{name}_high": value.high if value is not None else None,
-            f"{name}_text": text(value).text,
-        }
-    return values
+            yield _Point(
+                ours=False,
+                whose=f"{reference.name}: {reference.source}",
+                name=pair.series.label,
+                batch=str(pair.theirs.batch or NOTHING),
+                line=pair.line,
+                workers=pair.workers,
+                devices=pair.theirs.used_devices or pair.workers,
+                speedup=pair.theirs_speedup,
+                efficiency=pair.theirs_efficiency,
+            )

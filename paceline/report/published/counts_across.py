@@ -1,8 +1,9 @@
-"""Machines, versions, one worker alone, and workloads against counts of workers: the layout of seed-004."""
+"""The layout of seed-004: machines, versions, one worker alone, and workloads against counts of workers."""
 
 from collections.abc import Sequence
 
 from paceline.measure.scaling import ScalingRow
+from paceline.numbers import count
 from paceline.report.published.fields import machine_of, networks_of, nodes_of, speedup, throughput
 from paceline.report.published.grouped import (
     UNKNOWN,
@@ -48,8 +49,8 @@ def _testbed(rows: Sequence[ScalingRow]) -> PageTable:
 
 def _about_links(networks: Sequence[str]) -> Sequence[str]:
     if not networks:
-        return ("The bandwidth between nodes is not measured in these runs.",)
-    return ("Nodes are hosts of a testbed on the machine; the records say what their links were measured at.",)
+        return ("These runs did not measure the bandwidth between nodes.",)
+    return ("Nodes are hosts of a testbed on one machine; the records hold the measured rates of their links.",)
 
 
 def _versions(rows: Sequence[ScalingRow]) -> PageTable:
@@ -66,16 +67,17 @@ def _versions(rows: Sequence[ScalingRow]) -> PageTable:
 
 
 def _baselines(rows: Sequence[ScalingRow]) -> list[PageTable]:
-    """What speed-ups are against: machines down, workloads across."""
+    """One worker alone, the baseline of speed-ups: a row per machine, a column per workload."""
     alone: dict[str, dict[str, ScalingRow]] = {}
     for row in rows:
         if row.baseline == row.records:
             alone.setdefault(machine_of(row.records[0]), {})[_baseline_heading(row)] = row
     if not alone:
         return []
-    headings = tuple(dict.fromkeys(name for found in alone.values() for name in found))
+    headings = tuple(dict.fromkeys(name for by_heading in alone.values() for name in by_heading))
     lines = [
-        (word(m), *(throughput(found[h]) if h in found else UNKNOWN for h in headings)) for m, found in alone.items()
+        (word(machine), *(throughput(own[h]) if h in own else UNKNOWN for h in headings))
+        for machine, own in alone.items()
     ]
     title = "Baseline: one worker alone on one device"
     return [PageTable(name="", title=title, headings=("", *headings), rows=tuple(lines))]
@@ -93,10 +95,10 @@ def _counts_across(rows: Sequence[ScalingRow]) -> PageTable:
     places = sorted({place_of(row) for row in rows if _many(row)})
     headings, cells = [""], [[word(_line_name(group))] for group in lines]
     for place in places:
-        found = [next((row for row in group if place_of(row) == place), None) for group in lines]
-        called = next(_count(row) for row in found if row is not None)
+        column = [next((row for row in group if place_of(row) == place), None) for group in lines]
+        called = next(_count(row) for row in column if row is not None)
         headings += [f"Throughput ({called})", "Scalability (x)"]
-        for line, row in zip(cells, found, strict=True):
+        for line, row in zip(cells, column, strict=True):
             line += [UNKNOWN, UNKNOWN] if row is None else [throughput(row), speedup(row, "x")]
     first = rows[0].records[0].spec
     return PageTable(
@@ -114,9 +116,9 @@ def _line_name(rows: Sequence[ScalingRow]) -> str:
 
 
 def _count(row: ScalingRow) -> str:
-    """`12 nodes`, as the original calls workers of which each had a node to itself."""
+    """The heading of a count: `12 nodes` where every worker had a node to itself, as in the original."""
     spec, nodes = row.records[0].spec, nodes_of(row.records[0])
     if nodes == spec.workers:
-        return f"{nodes} nodes"
+        return count(nodes, "node")
     shared = f", {spec.workers_per_device} per device" if spec.workers_per_device > 1 else ""
-    return f"{spec.workers} workers{shared}"
+    return f"{count(spec.workers, 'worker')}{shared}"

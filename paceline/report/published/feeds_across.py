@@ -1,4 +1,4 @@
-"""A line per count of workers, feeds across: the layout of seed-003."""
+"""The layout of seed-003: a row per count of workers, a column per feed."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
 
 
 def by_feed(rows: Sequence[ScalingRow]) -> list[PageTable]:
-    """A line per count of workers, feeds across: those that make images in three places in one column."""
+    """A row per count of workers and a column per feed; synthetic feeds share one column."""
     return [_feeds_across(group) for group in grouped(rows, across="feed")]
 
 
@@ -41,10 +41,10 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
         for (_, workers), line in lines.items()
     ]
     spec = rows[0].records[0].spec
-    about = (
-        "GPU, CPU, Python: batches are made on the device, on the host, or in Python by other processes; no intervals."
+    about = "GPU, CPU, Python: batches are generated on the device, on the host, or by Python processes; no intervals."
+    theirs = (
+        "The original also has a column of another program, tensorflow/benchmarks, which these runs do not measure."
     )
-    theirs = "The original's column of another program, tensorflow/benchmarks, is not measured here."
     return PageTable(
         name="",
         title=f"{rows[0].records[0].throughput.unit}: {title_of(rows, (spec.workload, spec.strategy))}",
@@ -59,7 +59,7 @@ def _feeds_across(rows: Sequence[ScalingRow]) -> PageTable:
 
 
 def _made_at(row: ScalingRow) -> str:
-    """Where a synthetic feed makes its batches, or the feed."""
+    """Where a synthetic feed generates its batches; the name of any other feed."""
     feed = parse(row.records[0].spec.feed, "feed")
     return feed.options.get("at", "device") if feed.name == "synthetic" else str(feed)
 

@@ -1,4 +1,4 @@
-"""What the columns of published tables hold, taken from our own records."""
+"""The columns of published tables, filled from our records."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -11,17 +11,17 @@ from paceline.report.tables import TableCell, interval, number, word
 from paceline.studies.columns import COLUMNS, Column
 
 Field = Callable[[ScalingRow], TableCell]
-"""One cell of a row; what was not measured has no value."""
+"""Returns one cell of a row; its value is None where nothing was measured."""
 
 
 def nodes_of(record: Record) -> int:
-    """Nodes that had workers."""
+    """Number of nodes with workers."""
     nodes = {worker.node for worker in record.per_worker}
     return len(nodes)
 
 
 def networks_of(records: Iterable[Record]) -> list[str]:
-    """Networks that runs on several nodes had, as they were asked for."""
+    """Networks of runs on several nodes, as they were requested."""
     return list(dict.fromkeys(record.network.asked for record in records if record.network is not None))
 
 
@@ -36,17 +36,17 @@ def throughput(row: ScalingRow) -> TableCell:
 
 
 def speedup(row: ScalingRow, sign: str = "") -> TableCell:
-    """Against one worker alone."""
+    """Speed-up over one worker alone."""
     return interval(row.speedup, "{:.2f}".format, sign)
 
 
 def seconds(written: Callable[[float], str]) -> Field:
-    """The whole run: start-up, training, validation."""
+    """Seconds of the whole run: start-up, training, validation."""
     return _over_repeats(Column("time", COLUMNS["time"].value, written))
 
 
 def seconds_of_steps(count: int) -> Field:
-    """So many steps at the mean pace of those timed."""
+    """Seconds of `count` steps at the mean pace of the timed ones."""
     return _over_repeats(Column("time", lambda record: count * record.step_seconds, lambda value: f"{value:.3f}"))
 
 
@@ -66,7 +66,7 @@ def _over_repeats(column: Column) -> Field:
 
 
 def _epoch_loss(record: Record) -> float | None:
-    """Of training: the mean over the last epoch, as Keras prints it; of the last step where no epoch was finished."""
+    """Training loss: the mean over the last epoch, as Keras prints it; of the last step where no epoch is complete."""
     learning = record.learning
     ends = {v.step for v in learning.validation if v.epoch and v.epoch.is_integer()}
     last = learning.loss[slice(*[0, *sorted(ends)][-2:])] if ends else learning.loss[-1:]
@@ -89,4 +89,4 @@ FIELDS: Mapping[str, Field] = {
     "loss": _over_repeats(Column("loss", _epoch_loss, digits)),
     "utilisation_percent": _over_repeats(COLUMNS["utilisation"]),
 }
-"""By the names that the rows of references have."""
+"""Cells by the names of the fields of reference rows."""

@@ -1,4 +1,4 @@
-"""Which of our settings stand in one published table, in which order, and what is said about all of them."""
+"""Group our settings into published tables, with their order, titles and notes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,13 +13,13 @@ UNKNOWN = TableCell(NOTHING)
 
 
 def of_one_table(row: ScalingRow, *, across: str | None = None) -> tuple[object, ...]:
-    """What rows of one table share; all but the setting `across`, whose values stand side by side."""
+    """The settings that rows of one table share: all except `across`, whose values are columns."""
     spec = row.records[0].spec
     return (*(getattr(spec, name) for name in with_role(Role.SERIES) if name != across), spec.mps)
 
 
 def grouped(rows: Sequence[ScalingRow], *, across: str | None = None) -> list[list[ScalingRow]]:
-    """Rows that may stand in one table, in order of first appearance; within it as people count."""
+    """Rows grouped into tables in order of first appearance; within a table by count of workers."""
     groups: dict[tuple[object, ...], list[ScalingRow]] = {}
     for row in rows:
         first = row.records[0]
@@ -29,18 +29,18 @@ def grouped(rows: Sequence[ScalingRow], *, across: str | None = None) -> list[li
 
 
 def place_of(row: ScalingRow) -> tuple[int, int]:
-    """Workers per device and workers: what a line or a column of a table is of."""
+    """Workers per device and workers, which identify a row or a column of a table."""
     spec = row.records[0].spec
     return spec.workers_per_device, spec.workers
 
 
 def title_of(rows: Sequence[ScalingRow], named: Sequence[str]) -> str:
-    """What all rows share, `named` first; weak or strong, batch and learning rate are always there."""
+    """A title with what all rows share: `named`, scaling, batch, unusual settings and learning rates."""
     return ", ".join([" · ".join(named), scaling_and_batch(rows), *unusual(rows[0]), learning_rates(rows)])
 
 
 def unusual(row: ScalingRow) -> Iterator[str]:
-    """How the workers compute, where that is not as usual."""
+    """Settings of the computation that differ from the usual ones, as texts."""
     spec = row.records[0].spec
     for name, one in SETTINGS.items():
         computing = one.has(Role.STEP) and one.has(Role.CHECKPOINT) and not one.has(Role.TITLE)
@@ -49,15 +49,15 @@ def unusual(row: ScalingRow) -> Iterator[str]:
 
 
 def scaling_and_batch(rows: Sequence[ScalingRow]) -> str:
-    """Weak or strong, and the batch that goes with it."""
+    """Weak or strong scaling with its batch."""
     first = rows[0].records[0]
     if any(row.scaling == "strong" for row in rows):
-        return f"strong scaling, batch {first.batch * first.spec.workers} in all"
+        return f"strong scaling, batch {first.batch * first.spec.workers} in total"
     return f"weak scaling, batch {first.batch} per worker"
 
 
 def learning_rates(rows: Sequence[ScalingRow]) -> str:
-    """The learning rates of all rows and their rules."""
+    """The learning rates of all rows, and their rules."""
     learning = [record.learning for row in rows for record in row.records]
     rates = sorted({one.lr for one in learning})
     rules = dict.fromkeys(one.lr_rule for one in learning)
@@ -65,15 +65,15 @@ def learning_rates(rows: Sequence[ScalingRow]) -> str:
 
 
 def about_devices(rows: Sequence[ScalingRow]) -> list[str]:
-    """What a column called GPU holds."""
+    """A note on what a column called GPU means for runs on a CPU."""
     first = rows[0].records[0]
     if first.environment.device_kind != "cpu":
         return []
-    return [f"A GPU stands for a device: here {count(first.spec.cores_per_device, 'core')}."]
+    return [f"GPU means a device: in these runs {count(first.spec.cores_per_device, 'core')}."]
 
 
 def about_counts(rows: Sequence[ScalingRow]) -> list[str]:
-    """Where workers share devices, or servers have some of their own."""
+    """A note where the number of devices differs from the number of workers."""
     runs = [row.records[0] for row in rows if row.records[0].devices != row.records[0].spec.workers]
-    told = dict.fromkeys(f"{run.spec.workers} on {run.devices}" for run in runs)
-    return [f"There are not as many devices as workers; workers on devices: {', '.join(told)}."] if told else []
+    pairs = dict.fromkeys(f"{run.spec.workers} on {run.devices}" for run in runs)
+    return [f"Counts of devices and workers differ; workers on devices: {', '.join(pairs)}."] if pairs else []

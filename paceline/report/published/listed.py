@@ -1,4 +1,4 @@
-"""A line per setting in a reference's own columns: the layout of seed-000, seed-001 and seed-002."""
+"""The layout of seed-000, seed-001 and seed-002: a row per setting, with the reference's own columns."""
 
 import re
 from collections.abc import Sequence
@@ -16,14 +16,13 @@ _NOUNS = re.compile("imgs|images?|words|frames")
 
 @dataclass(frozen=True)
 class Listed:
-    """A line per setting, a table per workload, strategy and feed: the columns that a reference lists."""
+    """A table per workload, strategy and feed, a row per setting, with the columns of a reference."""
 
     name: str
     seconds: Field
-    """What this report calls time."""
+    """The column that the original calls time."""
 
     def __call__(self, rows: Sequence[ScalingRow]) -> list[PageTable]:
-        """The tables."""
         reference = references.load(self.name)
         return [self._table(group, reference) for group in grouped(rows)]
 
@@ -45,7 +44,7 @@ class Listed:
 
 
 def _heading(column: PublishedColumn, rows: Sequence[ScalingRow]) -> str:
-    """As in the original, except that it names what our workload counts."""
+    """The original heading, with the unit of our workload."""
     noun = rows[0].records[0].workload.unit
     theirs = _NOUNS.search(column.heading)
     if column.field not in ("throughput", "samples") or theirs is None or theirs[0][:2] == noun[:2]:
@@ -56,6 +55,4 @@ def _heading(column: PublishedColumn, rows: Sequence[ScalingRow]) -> str:
 def _about_speedups(rows: Sequence[ScalingRow], shown: set[str], reference: Reference) -> list[str]:
     if "speedup" not in shown or not any(row.baseline for row in rows):
         return []
-    return [
-        f"Speed-ups are against one worker alone on one device, without exchange; the original's: {reference.baseline}."
-    ]
+    return [f"Our speed-ups are relative to one worker alone on one device; the original's to: {reference.baseline}."]

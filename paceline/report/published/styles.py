@@ -1,4 +1,4 @@
-"""Our results in the layouts of published tables, so that their readers find the same columns."""
+"""Lay out our results like published tables, so that their readers find the same columns."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,29 +15,29 @@ from paceline.report.tables import PageTable
 
 
 def named(style: str) -> str:
-    """The style called so; an unknown one is refused with the nearest."""
+    """Check the name of a style; refuse an unknown one and suggest the nearest."""
     return choose(style, _STYLES, "table style")
 
 
 def tables(style: str, rows: Sequence[ScalingRow]) -> tuple[PageTable, ...]:
-    """The rows in a style; what is to be noted is said once."""
+    """The tables of a style; a note appears only once."""
     made = _STYLES[named(style)](rows)
-    said: set[str] = set()
-    found = []
+    noted: set[str] = set()
+    unique = []
     for index, table in enumerate(made):
-        notes = tuple(note for note in table.notes if note not in said)
-        said.update(notes)
-        found.append(dataclasses.replace(table, name=f"{style}-{index + 1}", notes=notes))
-    return tuple(found)
+        notes = tuple(note for note in table.notes if note not in noted)
+        noted.update(notes)
+        unique.append(dataclasses.replace(table, name=f"{style}-{index + 1}", notes=notes))
+    return tuple(unique)
 
 
 def section(style: str, rows: Sequence[ScalingRow]) -> Section:
-    """The same as a part of the report."""
+    """The tables as a section of the report."""
     reference = references.load(named(style))
     return Section(
         name="style",
-        title=f"In the layout of {style}",
-        words=(f"Our figures in the columns of: {reference.source}",),
+        title=f"Results in the layout of {style}",
+        words=(f"Our figures, with the columns of: {reference.source}",),
         tables=tables(style, rows),
     )
 

@@ -136,7 +136,7 @@ def test_one_worker_alone_is_shown_for_each_optimizer() -> None:
 def test_strong_scaling_is_named_with_the_batch_of_all_workers() -> None:
     records = [run(1, 100.0, batch=16), run(2, 90.0, batch=8, strategy="allreduce")]
     titles = [table.title for table in styles.tables("seed-002", rows(*records))]
-    assert "strong scaling, batch 16 in all" in titles[1]
+    assert "strong scaling, batch 16 in total" in titles[1]
 
 
 def notes(tables: Sequence[PageTable]) -> list[str]:
@@ -145,9 +145,9 @@ def notes(tables: Sequence[PageTable]) -> list[str]:
 
 def test_what_a_heading_says_otherwise_is_noted_once() -> None:
     said = notes(styles.tables("seed-002", rows(*PAIR, run(4, 45.0, workers_per_device=2, strategy="allreduce"))))
-    assert "A GPU stands for a device: here 1 core." in said
+    assert "GPU means a device: in these runs 1 core." in said
     assert any("4 on 2" in note for note in said)
-    assert any("without exchange" in note for note in said)
+    assert any("relative to one worker alone" in note for note in said)
     assert len(said) == len(set(said))
 
 
