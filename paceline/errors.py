@@ -2,7 +2,7 @@
 
 PacelineError
 ├── RequestError       exit 2: the request was wrong; says the value, the rule and the remedy
-│   ├── SpecError        an unknown name, key or value, or a combination that makes no sense
+│   ├── SpecError        an unknown name, key or value, or a combination that cannot work
 │   ├── DataError        a data file that is missing, unreadable or truncated
 │   ├── DeviceError      more devices asked for than there are
 │   ├── CheckpointError  a checkpoint that does not belong to this run
@@ -11,7 +11,7 @@ PacelineError
     ├── WorkerLost       a worker process ended without finishing
     ├── WorkerFailed     a worker raised
     ├── ServerLost       a parameter server ended while it was needed
-    ├── ReplicaMisuse    no gradient for a parameter, or losses that do not weigh what was said
+    ├── ReplicaMisuse    no gradient for a parameter, or losses whose weights do not match the batch
     ├── NonFiniteLoss    a loss became NaN or infinite
     ├── Hang             no progress within the timeout
     └── Interrupted      the user stopped the run
@@ -31,7 +31,7 @@ class RequestError(PacelineError):
 
 
 class SpecError(RequestError):
-    """An unknown name, key or value, or a combination that makes no sense."""
+    """An unknown name, key or value, or a combination that cannot work."""
 
 
 class DataError(RequestError):
@@ -67,7 +67,7 @@ class ServerLost(RunError):
 
 
 class ReplicaMisuse(RunError):
-    """Training cannot go on: a parameter got no gradient, or losses do not weigh what was said."""
+    """Training cannot continue: a parameter got no gradient, or the weights of losses do not match the batch."""
 
 
 class NonFiniteLoss(RunError):
@@ -84,7 +84,7 @@ class Interrupted(RunError):
 
 def by_name(name: str) -> type[PacelineError]:
     """The class called `name`, so that an error raised in a worker keeps its kind in the parent."""
-    found = globals().get(name)
-    if isinstance(found, type) and issubclass(found, PacelineError):
-        return found
+    named = globals().get(name)
+    if isinstance(named, type) and issubclass(named, PacelineError):
+        return named
     return WorkerFailed

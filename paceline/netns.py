@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Host:
-    """A node with a network of its own: plain data, which a worker process is told."""
+    """A node with a network of its own: plain data, which a worker process receives."""
 
     name: str
     namespace: str

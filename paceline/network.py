@@ -11,7 +11,7 @@ from paceline.grammar import require
 from paceline.units import format_bandwidth, parse_bandwidth, parse_seconds
 
 OFF_RATE = 0.03
-"""How far a link may be from what was asked for before something is said about it."""
+"""How far a link may be from the requested rate before a warning reports it."""
 
 LEAST_BITS_PER_SECOND = 1e6
 MOST_BITS_PER_SECOND = 1e12
@@ -79,7 +79,7 @@ class Network:
         projected = [f"{key}=" for key in _OF_PROJECTIONS if getattr(self, key) is not None]
         require(
             not projected,
-            f"{self}: {', '.join(projected)} is of projections only: a testbed's links are real. Leave it out.",
+            f"{self}: {', '.join(projected)} is for projections only: a testbed's links are real. Leave it out.",
         )
         strangers = [f"n{node}" for node in sorted(self.named) if node >= nodes]
         require(not strangers, f"{self} names {', '.join(strangers)}: with {nodes} nodes they are n0 to n{nodes - 1}.")
@@ -100,7 +100,7 @@ def _require_possible(rate: float | None) -> None:
     asked = f"A bandwidth of {format_bandwidth(rate)} is not valid"
     least, most = format_bandwidth(LEAST_BITS_PER_SECOND), format_bandwidth(MOST_BITS_PER_SECOND)
     require(rate >= LEAST_BITS_PER_SECOND, f"{asked}: it must be at least {least}.")
-    require(rate <= MOST_BITS_PER_SECOND, f"{asked}: no network has that; use {most} or less.")
+    require(rate <= MOST_BITS_PER_SECOND, f"{asked}: it must be at most {most}.")
 
 
 def parse_network(text: str) -> Network:

@@ -1,4 +1,4 @@
-"""Which steps of a run are timed: those after a warm-up found in the data, or a fixed count as the originals did."""
+"""Which steps of a run are timed: those after a warm-up detected in the data, or a fixed number of steps."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,6 @@
 """What holds for every test: nothing is left behind, and in CI nothing is skipped."""
 
+import json
 import multiprocessing.util
 import os
 import re
@@ -7,15 +8,18 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import jsonschema
 import psutil
 import pytest
 import torch
 
+from paceline.record import Record
 from paceline.workloads.data import idx
 
 torch.set_num_threads(1)  # tests run side by side, and threads that wait for one another by spinning hold all up
 
 _KEPT = ("forkserver", "resource_tracker")
+_SCHEMA = Path(__file__).parent.parent / "docs" / "record.schema.json"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,6 +33,22 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"must not be skipped here, but was: {reason}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_record_satisfies_the_published_schema() -> Iterator[None]:
+    """Whatever record a test writes is checked as its readers would: the file, against the schema in `docs/`."""
+    validator = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text()))
+    save = Record.save
+
+    def save_and_check(record: Record, folder: Path) -> Path:
+        path = save(record, folder)
+        validator.validate(json.loads(path.read_text()))
+        return path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Record, "save", save_and_check)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,26 +92,26 @@ def _files(folder: Path) -> set[str]:
 
 def _children() -> dict[int, str]:
     """Descendants of this process, without the two helpers that multiprocessing keeps."""
-    found = {}
+    children = {}
     for child in psutil.Process().children(recursive=True):
         try:
             command = " ".join(child.cmdline())
             if child.status() != psutil.STATUS_ZOMBIE and not (
                 any(word in command for word in _KEPT) and child.ppid() == os.getpid()
             ):
-                found[child.pid] = command
+                children[child.pid] = command
         except psutil.NoSuchProcess:
             continue
-    return found
+    return children
 
 
 @pytest.fixture
 def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder with real data sets."""
-    told = os.environ.get("PACELINE_DATA")
-    if not told:
+    folder = os.environ.get("PACELINE_DATA")
+    if not folder:
         pytest.skip("PACELINE_DATA is not set: there is no real data to try")
-    return Path(told)
+    return Path(folder)
 
 
 @pytest.fixture

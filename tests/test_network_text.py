@@ -62,11 +62,11 @@ def test_every_node_needs_a_bandwidth_and_only_nodes_have_one() -> None:
     ("text", "reason"),
     [
         ("100kbps", "at least 1Mbps"),
-        ("10Tbps", "1000Gbps or less"),
-        ("1Gbps,n1=10Tbps", "1000Gbps or less"),
+        ("10Tbps", "it must be at most 1000Gbps"),
+        ("1Gbps,n1=10Tbps", "it must be at most 1000Gbps"),
         ("1Gbps,latency=0s", "above 0 and at most 1s"),
-        ("1Gbps,inside=10Gbps", "inside= is of projections only: a testbed's links are real"),
-        ("1Gbps,efficiency=0.9,in_flight=1", "efficiency=, in_flight= is of projections only"),
+        ("1Gbps,inside=10Gbps", "inside= is for projections only: a testbed's links are real"),
+        ("1Gbps,efficiency=0.9,in_flight=1", "efficiency=, in_flight= is for projections only"),
     ],
 )
 def test_what_no_testbed_can_make_is_refused(text: str, reason: str) -> None:

@@ -1,5 +1,6 @@
 """The published JSON Schema is the one that the record's types have, and tells a record from what is none."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,18 @@ def test_what_is_not_a_record_does_not_satisfy_the_schema(damage: Any) -> None:
     damage(damaged)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(damaged, record_schema())
+
+
+def test_a_record_that_breaks_the_published_schema_fails_the_test_that_writes_it(tmp_path: Path) -> None:
+    record = record_of({"spec": {"workers": 2}})
+    folders = [tmp_path / name for name in ("right", "wrong")]
+    for folder in folders:
+        folder.mkdir()
+    record.save(folders[0])
+    product: Any = "product"
+    wrong = dataclasses.replace(record, learning=dataclasses.replace(record.learning, reduction=product))
+    with pytest.raises(jsonschema.ValidationError, match="'product' is not one of"):
+        wrong.save(folders[1])
 
 
 def test_every_setting_and_every_documented_field_has_its_description() -> None:

@@ -73,14 +73,14 @@ def _options(options: type[Any]) -> Iterable[str]:
 
 
 def _meanings(options: type[Any]) -> dict[str, str]:
-    """What is written under each field of a dataclass: the words a reader of the code has, too."""
+    """The text under each field of a dataclass, as readers of the code see it."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    texts = {}
     for field, below in itertools.pairwise(definition.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            found[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
-    return found
+            texts[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return texts
 
 
 def _values(annotation: Any) -> str:

@@ -17,7 +17,7 @@ _GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
 
 
 def doctor() -> None:
-    """Tell what this machine offers: devices, backends, engines, data; what is missing and how to get it."""
+    """Show what this machine offers (devices, backends, engines, data), what is missing, and how to get it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -82,17 +82,17 @@ def _has(package: str) -> bool:
 def _data() -> Iterator[tuple[str, bool, str]]:
     from paceline.workloads.data import folder
 
-    told = os.environ.get("PACELINE_DATA")
+    variable = os.environ.get("PACELINE_DATA")
     try:
         root = folder.root()
     except DataError as error:
         yield "PACELINE_DATA", False, str(error)
         return
-    yield "PACELINE_DATA", root is not None, told or "not set: workloads use generated data"
+    yield "PACELINE_DATA", root is not None, variable or "not set: workloads use generated data"
     for name, places, what in (
         ("digits", ("mnist", "fashion-mnist"), "MNIST idx files, plain or .gz"),
         ("road frames", ("driving",), "driving_log.csv and IMG/"),
         ("sentence pairs", ("wmt14", "multi30k", "text"), "train.en and train.de, plain or .gz"),
     ):
-        found = folder.find(places) if root is not None else None
-        yield f"data: {name}", found is not None, str(found or f"put {what} into $PACELINE_DATA/{places[0]}")
+        place = folder.find(places) if root is not None else None
+        yield f"data: {name}", place is not None, str(place or f"put {what} into $PACELINE_DATA/{places[0]}")

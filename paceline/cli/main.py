@@ -18,7 +18,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 app = typer.Typer(
     name="paceline",
     cls=VerbGroup,
-    help="Train PyTorch models data-parallel and measure honestly how they scale.",
+    help="Train PyTorch models data-parallel, measure how they scale, and explain why.",
     epilog="`paceline COMMAND --help` explains a command and gives examples.",
     no_args_is_help=True,
     add_completion=False,
@@ -43,7 +43,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; a wrong request or a failed run is told in a few lines, never by a traceback."""
+    """Run the command line; a wrong request or a failed run ends with a short message, never with a traceback."""
     signal.signal(signal.SIGTERM, _as_interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _as_interrupt)

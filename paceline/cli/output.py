@@ -43,7 +43,7 @@ def _free(folder: Path) -> Path:
 
 
 def interval(throughput: Throughput) -> str:
-    """`512 (505–520)`: the median and its 95 % interval, or a word that there is none worth showing."""
+    """`512 (505–520)`: the median and its 95 % interval, or a word where there is no useful interval."""
     figure = Figure.of(throughput)
     if figure.low is None or figure.high is None:
         return f"{rate(figure.value)} (no interval)"
@@ -53,7 +53,7 @@ def interval(throughput: Throughput) -> str:
 
 
 def print_summary(record: Record, folder: Path) -> None:
-    """A run on one screen."""
+    """Print the summary of a run, on one screen."""
     console = Console(highlight=False)
     spec, learning = record.spec, record.learning
     console.print(

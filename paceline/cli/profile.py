@@ -27,11 +27,13 @@ def profile(
     workload: Annotated[str, typer.Argument(help="A name from `paceline workloads`, or package.module:function.")],
     batch: Annotated[int | None, typer.Option(help="Samples per step (default: the workload's).")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    cores_per_device: Annotated[int, typer.Option(help="On CPU, cores that make one device.")] = 1,
+    cores_per_device: Annotated[int, typer.Option(help="On CPU, how many cores make one device.")] = 1,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
     feed: Annotated[str, typer.Option(help="Where batches come from; see `paceline feeds`.")] = "synthetic",
-    until_percent: Annotated[float, typer.Option(help="End once the rate is known within ± so many percent.")] = 2.0,
-    seconds: Annotated[str, typer.Option(help="End after so long in any case: 30s, 5m.")] = "60s",
+    until_percent: Annotated[
+        float, typer.Option(help="Stop once the throughput is known within ± this many percent.")
+    ] = 2.0,
+    seconds: Annotated[str, typer.Option(help="Upper limit of the time: 30s, 5m.")] = "60s",
     out: Annotated[
         Path | None, typer.Option(help="The profile's file (default: profiles/WORKLOAD-batchB.json).")
     ] = None,

@@ -1,4 +1,4 @@
-"""What is seen while a run goes on: a bar on a terminal, a line every few seconds elsewhere; always on stderr."""
+"""What the user sees during a run: a bar on a terminal, a line every few seconds elsewhere; always on stderr."""
 
 import contextlib
 import time
@@ -32,7 +32,7 @@ class _Pace:
         seconds = now - self._first[0]
         return (samples - self._first[1]) / seconds * self._slow_motion if seconds > 0.2 else None
 
-    def told(self, step: str, samples: int, loss: float | None) -> str:
+    def line(self, step: str, samples: int, loss: float | None) -> str:
         """`step 12 · loss 0.31 · 512 samples/s`, as far as there is a loss and a rate."""
         rate = self.rate(samples)
         of_loss = "" if loss is None else f" · loss {significant(loss)}"
@@ -68,7 +68,7 @@ class BarDisplay:
 
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Steps done, or seconds where the run is limited by time."""
-        figures = self._pace.told(str(step), samples, loss)
+        figures = self._pace.line(str(step), samples, loss)
         done = step if self._seconds is None else min(time.monotonic() - self._begun, self._seconds)
         self.bar.update(self._task, completed=done, figures=figures)
 
@@ -97,10 +97,10 @@ class LineDisplay:
 
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
         """Now and then, a line."""
-        told = self._pace.told(f"{step}/{self._total}" if self._total else str(step), samples, loss)
+        line = self._pace.line(f"{step}/{self._total}" if self._total else str(step), samples, loss)
         if time.monotonic() - self._last >= _LINE_EVERY_SECONDS:
             self._last = time.monotonic()
-            self.note(told)
+            self.note(line)
 
     def validation(self, result: Validation) -> None:
         """A line."""

@@ -19,7 +19,7 @@ _GAP = 2
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """What is printed here is out at its end, or it is told that it could not be: a full disk behind a `>`."""
+    """Flush what is printed here, and raise an error where it could not be written, such as on a full disk."""
     try:
         yield
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What is seen while a study goes on: which run of how many, the time left, and the run's own progress; on stderr."""
+"""What the user sees during a study: which run of how many, the time left, and the run's own progress; on stderr."""
 
 import contextlib
 import time
@@ -32,12 +32,12 @@ class _Head:
 
 def _where(place: Place, since: float = 0.0) -> str:
     left = place.left_seconds
-    told = f"about {human_seconds(max(round(left - since), 1))} left" if left is not None else "time left not known yet"
-    return f"run {place.number} of {place.total} · {told}"
+    remaining = f"about {human_seconds(max(round(left - since), 1))} left" if left is not None else "time left unknown"
+    return f"run {place.number} of {place.total} · {remaining}"
 
 
 class StudyProgress:
-    """Tells of a study: a live display on a terminal, plain lines elsewhere."""
+    """Shows the progress of a study: a live display on a terminal, plain lines elsewhere."""
 
     def __init__(self, console: Console, repeats: int) -> None:
         self._console = console
@@ -45,7 +45,7 @@ class StudyProgress:
 
     @contextlib.contextmanager
     def begin(self, run: Run, place: Place) -> Iterator[Display]:
-        """A run begins; what it tells goes to the display."""
+        """A run begins; the display shows its progress."""
         if not self._console.is_terminal:
             yield LineDisplay(self._console, f"{_where(place)} · {self._name(run)}", run.spec)
             return

@@ -27,12 +27,13 @@ Examples:
 
 def make(
     context: typer.Context,
-    nodes: Annotated[int, typer.Option(help="Hosts to make; workers are divided among them.")],
+    nodes: Annotated[int, typer.Option(help="How many hosts to emulate; workers are divided among them.")],
     bandwidth: Annotated[
-        str, typer.Option(help="Of every host's link, in each direction: 1Gbps; or by host: n0=1Gbps,n1=100Mbps.")
+        str,
+        typer.Option(help="Bandwidth of every host's link, in each direction: 1Gbps; or by host: n0=1Gbps,n1=100Mbps."),
     ],
     latency: Annotated[
-        str | None, typer.Option(help="To add on every way between hosts, where the kernel has netem: 50us.")
+        str | None, typer.Option(help="Latency to add between hosts, where the kernel has netem: 50us.")
     ] = None,
 ) -> None:
     """Make several hosts on this machine, join them by real links of a chosen rate, and train or study on them.

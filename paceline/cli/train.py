@@ -54,7 +54,7 @@ def train(
     ] = False,
     **flags: Any,
 ) -> None:
-    """Train a workload with several workers and record what happened."""
+    """Train a workload with one or more workers and record the run."""
     from paceline.engines.plan import site_settings
 
     given = {name: SETTINGS[name].parse(text) for name, text in flags.items() if text is not None}

@@ -61,7 +61,7 @@ def mps_daemon() -> Iterator[dict[str, str]]:
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         raise DeviceError("--mps on needs nvidia-cuda-mps-control, which is not installed: use --mps off.")
-    # The daemon may still be tidying up there when it has been told to quit; that must not cost the run its record.
+    # The daemon may still be tidying up there when it has been asked to quit; that must not cost the run its record.
     with tempfile.TemporaryDirectory(prefix="paceline-mps-", ignore_cleanup_errors=True) as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
         for path in environment.values():

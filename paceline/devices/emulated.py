@@ -15,7 +15,7 @@ _NAMED = re.compile(r"n(0|[1-9][0-9]*)=(.*)")
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A device of which only a rate is known: how a step divides is told by the model's arithmetic."""
+    """A device of which only a rate is known: the model's arithmetic decides how a step divides."""
 
     device: str
     units_per_second: float

@@ -10,13 +10,13 @@ from paceline.record_parts import Validation
 
 
 class Display(Protocol):
-    """Who is told how a run goes."""
+    """Shows how a run proceeds: a progress bar, lines of a log, or nothing."""
 
     def ready(self, *, step: int, total_steps: int | None) -> None:
         """All workers are about to train."""
 
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
-        """Rank 0 has come so far."""
+        """Rank 0 has reached this step."""
 
     def validation(self, result: Validation) -> None:
         """A validation is done."""
@@ -26,7 +26,7 @@ class Display(Protocol):
 
 
 class NoDisplay:
-    """Nobody looks."""
+    """A display that shows nothing."""
 
     def ready(self, *, step: int, total_steps: int | None) -> None:
         """Ignored."""

@@ -203,13 +203,13 @@ def _learning(plan: Plan, reports: Sequence[WorkerReport], series: Sequence[Work
 
 
 def _warnings(plan: Plan, summary: Summary, reports: Sequence[WorkerReport], network: Links) -> list[str]:
-    """What is wrong with the figures, or with what was asked for; how emulation went is told in `emulation`."""
+    """What is wrong with the figures, or with what was asked for; `emulation` reports how the emulation went."""
     disturbed = [] if plan.paces else [*_off_rate(network), *stolen_cores(_stolen_percent(reports))]
     return [*summary.warnings, *_too_wide(plan.spec, summary), *disturbed, *_of_training(reports[0])]
 
 
 def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
-    """A run that was to end by itself came to its ceiling first."""
+    """A run with `until_percent` reached its upper limit first."""
     if spec.until_percent is None:
         return []
     spread = summary.throughput.spread

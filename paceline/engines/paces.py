@@ -17,8 +17,8 @@ def paces_of(spec: RunSpec) -> tuple[Pace, ...]:
     """The pace of each node's devices; empty where devices compute."""
     if not is_emulated(spec.device):
         return ()
-    found = {name: _pace(name, spec) for name in dict.fromkeys(names_of(spec.device, spec.nodes))}
-    return tuple(found[name] for name in names_of(spec.device, spec.nodes))
+    paces = {name: _pace(name, spec) for name in dict.fromkeys(names_of(spec.device, spec.nodes))}
+    return tuple(paces[name] for name in names_of(spec.device, spec.nodes))
 
 
 def _pace(name: str, spec: RunSpec) -> Pace:

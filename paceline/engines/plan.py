@@ -124,17 +124,19 @@ def _refuse_what_the_devices_cannot(spec: RunSpec, traffic: ResolvedStrategy, pl
 
 
 def _refuse_what_needs_numbers(spec: RunSpec) -> None:
-    """Where devices are emulated nothing is computed, so nothing is learned."""
+    """Refuse settings that need data or trained weights: emulated devices have neither."""
     if spec.feed != _DEFAULT_FEED and not spec.feed.startswith("synthetic"):
         raise SpecError(
-            f"--feed {spec.feed} makes no sense where devices are emulated: they read no data. Leave it out."
+            f"--feed {spec.feed} cannot be combined with emulated devices: they read no data. Leave it out."
         )
     if spec.epochs is not None:
-        raise SpecError("--epochs makes no sense where devices are emulated: they read no data. Use --steps.")
+        raise SpecError("--epochs cannot be combined with emulated devices: they read no data. Use --steps.")
     if spec.checkpoint_every is not None or spec.resume is not None:
-        raise SpecError("Checkpoints make no sense where devices are emulated: nothing is learned that could be kept.")
+        raise SpecError("Checkpoints cannot be combined with emulated devices: they train no weights. Leave them out.")
     if spec.validate not in (None, "off"):
-        raise SpecError(f"--validate {spec.validate} makes no sense where devices are emulated: nothing is learned.")
+        raise SpecError(
+            f"--validate {spec.validate} cannot be combined with emulated devices: they train no weights. Leave it out."
+        )
 
 
 def _refuse_what_needs_emulation(spec: RunSpec) -> None:
@@ -199,7 +201,7 @@ def _refuse_learning_mistakes(spec: RunSpec, traffic: ResolvedStrategy) -> None:
         )
     if spec.lr_rule != "none" and not traffic.synchronous:
         raise SpecError(
-            f"--lr-rule {spec.lr_rule} with {spec.strategy} makes no sense: every update is of one worker's batch, "
+            f"--lr-rule {spec.lr_rule} cannot be combined with {spec.strategy}: every update is of one worker's batch, "
             "however many workers there are. Use --lr-rule none."
         )
     if spec.clip_norm is not None and traffic.clipping_refused is not None:

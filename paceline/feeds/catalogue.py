@@ -54,12 +54,12 @@ class SyntheticOptions:
             for name, count in (("prefetch", self.prefetch), ("loaders", self.loaders)):
                 require(
                     count == 0,
-                    f"synthetic:at=device with {name}={count} makes no sense: its one batch is on the device already. "
+                    f"synthetic:at=device cannot be combined with {name}={count}: its batch is on the device already. "
                     f"Leave out {name}, or use at={'host' if name == 'prefetch' else 'python'}.",
                 )
         require(
             self.at != "host" or self.loaders == 0,
-            f"synthetic:at=host with loaders={self.loaders} makes no sense: its batches are made in the worker. "
+            f"synthetic:at=host cannot be combined with loaders={self.loaders}: its batches are made in the worker. "
             "Leave out loaders, or use at=python.",
         )
 

@@ -136,7 +136,7 @@ def loading(make: Maker, first_step: int, processes: int) -> Iterator[Iterator[B
     # The loader would draw its seed from torch's random state: dropout must not depend on who makes the batches.
     seeds = torch.Generator().manual_seed((torch.initial_seed() + first_step) % 2**63)
     with warnings.catch_warnings():
-        # A device is one core by default, and its loaders share it: said in the record, not in a warning.
+        # A device is one core by default, and its loaders share it: the record shows this, not a warning.
         warnings.filterwarnings("ignore", message=".*suggested max number of worker")
         loader = DataLoader(
             _Steps(make),

@@ -101,7 +101,7 @@ class StudyDescription:
                 named = True
                 yield f"{name}: {', '.join(there)} there, {', '.join(here)} here"
         if not named:
-            yield f"{len(gone)} of its combinations are not asked for here"
+            yield f"{len(gone)} of its combinations are missing here"
 
 
 def _settings(cell: Cell) -> dict[str, SettingValue]:

@@ -1,4 +1,4 @@
-"""Runs one after the other, in turns; what is there already is not run again, and one that fails ends no other."""
+"""Runs one after the other, in turns; finished runs are not repeated, and a failed run does not stop the rest."""
 
 import contextlib
 import math
@@ -32,20 +32,20 @@ class Place:
 
     total: int
     left_seconds: float | None
-    """For this run and all after it; None as long as nobody can tell."""
+    """For this run and all after it; None as long as it is unknown."""
 
 
 class Watcher(Protocol):
-    """Who is told how a study goes."""
+    """Shows how a study proceeds."""
 
     def begin(self, run: Run, place: Place) -> contextlib.AbstractContextManager[Display]:
-        """A run begins; what it tells goes to the display."""
+        """A run begins; the display shows its progress."""
 
     def done(self, run: Run, record: Record) -> None:
         """It is finished and kept."""
 
     def failed(self, run: Run, message: str) -> None:
-        """It failed; the study goes on."""
+        """It failed; the study continues."""
 
     def note(self, text: str) -> None:
         """Something worth a line."""
@@ -83,11 +83,11 @@ class Pace:
             mean.add(seconds)
 
     def probe(self, runs: Iterable[Run], engine: Engine, say: Callable[[str], None]) -> None:
-        """Time a little of those that nobody can tell about."""
+        """Time a short part of the runs whose length is unknown."""
         self._probes = probe((run.spec for run in runs if self._one(run) is None), engine, say)
 
     def seconds(self, runs: Iterable[Run]) -> float | None:
-        """About how long these take; None where nobody can tell."""
+        """About how long these take; None where it is unknown."""
         known = [self._one(run) for run in runs]
         return sum(s for s in known if s is not None) if None not in known else None
 
@@ -125,11 +125,11 @@ def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Con
         except OSError as error:
             raise RunError(
                 f"{error.filename or store.folder} cannot be written ({error.strerror}). {_kept(contents, order)} "
-                "Make room, or make it writable, and give the same command to go on."
+                "Make room, or make it writable, and give the same command to resume the study."
             ) from error
         except Interrupted:
             raise Interrupted(
-                f"Stopped by the user. {_kept(contents, order)} Give the same command to go on."
+                f"Stopped by the user. {_kept(contents, order)} Give the same command to resume the study."
             ) from None
     return contents
 
@@ -167,7 +167,7 @@ def _kept(contents: Contents, order: Sequence[Run]) -> str:
 
 @contextlib.contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """Ctrl-C and its like end the run in progress at once: half a run is none, so there is no record to wait for."""
+    """Ctrl-C and similar signals end the run in progress at once: half a run has no record to wait for."""
     stoppers = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

@@ -92,7 +92,7 @@ class Store:
         if differences:
             raise OutputError(
                 f"{self.folder} holds another study ({'; '.join(differences)}): choose another --out. "
-                "A study may be extended there, but all that it has must still be asked for."
+                "A study may be extended there, but must keep all its combinations."
             )
 
     def _refuse_strangers(self) -> None:

@@ -83,7 +83,7 @@ class Testbed:
     def prepare(self, network: str, nodes: int, slow_motion: float = 1.0) -> list[links.Link]:
         """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them.
 
-        In slow motion the links are slower than asked for, and what is measured is told as if they were not.
+        In slow motion the links are slower than asked for, and what is measured is reported as if they were not.
         """
         assert self._switch is not None, "inside the context"
         made = parse_network(network).slowed(slow_motion)

@@ -93,13 +93,13 @@ def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[Link]:
 
 def _rate_found(sender: Host, receiver: Host, asked: float, patient_until: float) -> float:
     """The nearest to what was asked for of a few measurements: cores that are taken away for a while spoil some."""
-    found: list[float] = []
-    while len(found) < _TRIES or time.monotonic() < patient_until:
-        found.append(bits_per_second(sender, receiver))
-        beyond = asked > _DOUBTFUL and found[-1] < _HOPELESS * asked
-        if beyond or abs(found[-1] - asked) <= OFF_RATE * asked:
+    rates: list[float] = []
+    while len(rates) < _TRIES or time.monotonic() < patient_until:
+        rates.append(bits_per_second(sender, receiver))
+        beyond = asked > _DOUBTFUL and rates[-1] < _HOPELESS * asked
+        if beyond or abs(rates[-1] - asked) <= OFF_RATE * asked:
             break
-    return min(found, key=lambda rate: abs(rate - asked))
+    return min(rates, key=lambda rate: abs(rate - asked))
 
 
 def bits_per_second(sender: Host, receiver: Host) -> float:
@@ -141,8 +141,8 @@ def _receive(far: socket.socket, seconds: float) -> float:
 
 def _arrived(far: socket.socket) -> int:
     """Bytes that the kernel has received on a connection: `tcpi_bytes_received` of Linux's `struct tcp_info`."""
-    told = far.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + _RECEIVED.size)
-    return int(_RECEIVED.unpack_from(told, _RECEIVED_AT)[0])
+    information = far.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + _RECEIVED.size)
+    return int(_RECEIVED.unpack_from(information, _RECEIVED_AT)[0])
 
 
 def latency_seconds(one: Host, other: Host) -> float:

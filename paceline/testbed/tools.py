@@ -36,9 +36,9 @@ def run_batch(tool: str, namespace: str, lines: Sequence[str]) -> None:
     """Have a tool carry out its lines inside a namespace, all of them or with an error."""
     done = _run(tool, namespace, lines)
     if done.returncode:
-        said = done.stderr.strip().partition("\n")[0][:300]
-        hint = " In a container it needs --cap-add NET_ADMIN." if "not permitted" in said else ""
-        raise DeviceError(f"The testbed could not be made: {tool} says {said!r}.{hint}")
+        answer = done.stderr.strip().partition("\n")[0][:300]
+        hint = " In a container it needs --cap-add NET_ADMIN." if "not permitted" in answer else ""
+        raise DeviceError(f"The testbed could not be made: {tool} says {answer!r}.{hint}")
 
 
 def _run(tool: str, namespace: str, lines: Sequence[str]) -> "subprocess.CompletedProcess[str]":

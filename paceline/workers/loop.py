@@ -83,7 +83,7 @@ def train(config: LoopConfig, batches: Iterator[Batch], progress: Progress) -> N
         over = config.pause(progress, last)
         if over is not None:
             last = over
-            config.group.barrier()  # fence: all go on together
+            config.group.barrier()  # fence: all continue together
             clock.begin()
     config.finished()
     config.group.barrier()  # fence: nobody leaves before all are done

@@ -20,7 +20,7 @@ _KEY = "trial"
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found."""
+    """The result of the trial."""
 
     unreached: Sequence[str]
     """Trained parameters that the loss does not depend on."""

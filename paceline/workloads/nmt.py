@@ -172,7 +172,7 @@ class Translator(nn.Module):
             nn.init.uniform_(embedding.weight, -1, 1)
 
     def forward(self, source: Tensor, target: Tensor, *, hits: bool = False) -> Words:
-        """How well each target word is told from the source and the target words before it."""
+        """How well each target word is predicted from the source and the target words before it."""
         state = self.encoder(self.source(source), (source != PAD).sum(1))
         before = torch.cat([torch.full_like(target[:, :1], START), target[:, :-1]], 1)
         outputs = self.decoder(self.target(before), state)[0].flatten(0, 1)
@@ -234,10 +234,10 @@ def assess(model: nn.Module, tensors: BatchTensors) -> Totals:
 
 def load(options: NmtOptions) -> Data:
     """Real text where there is some, or generated pairs."""
-    found = None if options.data == "generated" else folder.find(text.SUBFOLDERS)
-    if options.data == "real" and found is None:
+    place = None if options.data == "generated" else folder.find(text.SUBFOLDERS)
+    if options.data == "real" and place is None:
         raise folder.missing("parallel text", text.SUBFOLDERS)
-    produce = functools.partial(text.load, found) if found else sentences.generate
+    produce = functools.partial(text.load, place) if place else sentences.generate
     return produce(vocabulary=options.vocabulary, length=options.length, samples=options.samples)
 
 

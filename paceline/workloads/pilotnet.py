@@ -77,9 +77,9 @@ def assess(model: nn.Module, tensors: BatchTensors) -> Totals:
 
 
 def _data(options: PilotNetOptions) -> Data:
-    found = None if options.data == "generated" else folder.find(driving.FOLDERS)
-    if found is not None:
-        return _real(found, options.samples)
+    place = None if options.data == "generated" else folder.find(driving.FOLDERS)
+    if place is not None:
+        return _real(place, options.samples)
     if options.data == "real":
         raise folder.missing("driving log", driving.FOLDERS)
     return _generated(options.samples)

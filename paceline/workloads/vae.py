@@ -118,13 +118,13 @@ def _terms(model: nn.Module, tensors: BatchTensors) -> tuple[Tensor, Tensor]:
 
 
 def _data(options: VaeOptions) -> Data:
-    found = None
+    place = None
     if options.data in ("auto", "mnist"):
-        found = folder.find(idx.MNIST)
-    if found is None and options.data in ("auto", "fashion"):
-        found = idx.find_fashion_mnist()
-    if found is not None:
-        return _real(found, options.samples)
+        place = folder.find(idx.MNIST)
+    if place is None and options.data in ("auto", "fashion"):
+        place = idx.find_fashion_mnist()
+    if place is not None:
+        return _real(place, options.samples)
     if options.data == "mnist":
         raise folder.missing("MNIST", idx.MNIST, remedies=["use data=fashion (Debian: dataset-fashion-mnist)"])
     if options.data == "fashion":

@@ -147,7 +147,7 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
     workloads = [f"vae:channels={n}" for n in range(1, 10)]
     (tmp_path / "many.toml").write_text(f"workload = {json.dumps(workloads)}\nsteps = 9\n")
     finished = study("many.toml", "--dry-run", cwd=tmp_path)
-    assert "expected time: not known" in finished.stdout
+    assert "expected time: unknown" in finished.stdout
     assert "its first run tells" in finished.stdout
     as_json = json.loads(study("many.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert as_json["expected_seconds"] is None
@@ -295,7 +295,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path, scratc
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
     assert process.returncode == 1
-    assert "Stopped by the user. 1 of 3 runs are finished and kept. Give the same command to go on." in said
+    assert "Stopped by the user. 1 of 3 runs are finished and kept. Give the same command to resume the study." in said
     assert "Traceback" not in said
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
     assert not [p for p in Path(scratch).iterdir() if p.name.startswith("paceline-")]

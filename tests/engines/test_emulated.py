@@ -187,14 +187,14 @@ def test_every_node_can_have_its_own_device() -> None:
         ({"slow_motion": 0}, "above 0"),
         ({"slow_motion": 1e9}, "from 0.001 to 10000"),
         ({"slow_motion": 2, "device": "cpu"}, "--slow-motion 2 needs emulated devices"),
-        ({"validate": "end"}, "nothing is learned"),
+        ({"validate": "end"}, "cannot be combined with emulated devices: they train no weights"),
         ({"steps": None, "epochs": 1}, "Use --steps"),
         ({"feed": "dataset:shard=off"}, "they read no data"),
         ({"workload": "resnet18:parameters=8"}, "go together"),
         ({"workload": "resnet18:parameters=8,tensors=9"}, "at least one each"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_emulated_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(SpecError, match=reason):
         plan(spec_of(**settings))
 

@@ -1,4 +1,4 @@
-"""From a spec to what will be run: every combination that makes no sense is refused, the rest is resolved."""
+"""From a spec to what will be run: every combination that cannot work is refused, the rest is resolved."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     ),
     "chain": ({"strategy": "allreduce+ps"}, SpecError, "allreduce and ps both say how it travels: keep one of them"),
     "unknown feed": ({"feed": "datset"}, SpecError, "'datset' is not a known feed. Did you mean 'dataset'"),
-    "feed that makes no sense": ({"feed": "synthetic:prefetch=2"}, SpecError, "at=device with prefetch=2"),
+    "feed that cannot work": (
+        {"feed": "synthetic:prefetch=2"},
+        SpecError,
+        "at=device cannot be combined with prefetch=2",
+    ),
     "unknown device": ({"device": "tpu"}, SpecError, "'tpu' is not a known device.*Valid: auto, cpu, cuda"),
     "epochs without an end": (
         {"feed": "synthetic", "epochs": 2},
@@ -57,12 +61,12 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     "a rate that grows with workers who update alone": (
         {"strategy": "ps:mode=async", "lr_rule": "sqrt"},
         SpecError,
-        "--lr-rule sqrt with ps:mode=async makes no sense.*Use --lr-rule none",
+        "--lr-rule sqrt cannot be combined with ps:mode=async.*Use --lr-rule none",
     ),
     "a rate that grows with independent workers": (
         {"strategy": "independent", "lr_rule": "linear"},
         SpecError,
-        "--lr-rule linear with independent makes no sense",
+        "--lr-rule linear cannot be combined with independent",
     ),
     "a norm of no common gradient, async": (
         {"strategy": "ps:mode=async", "clip_norm": 1.0},

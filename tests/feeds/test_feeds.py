@@ -133,9 +133,9 @@ def test_a_feed_is_written_in_one_way(text: str, normal: str) -> None:
         ("dataset:loaders=-2", "loaders=-2 is not valid"),
         ("synthetic:at=gpu", "device, host, python"),
         ("synthetic:at=python,prefetch=-1", "prefetch=-1 is not valid"),
-        ("synthetic:prefetch=2", "prefetch=2 makes no sense.*on the device already.*at=host"),
-        ("synthetic:at=device,loaders=1", "loaders=1 makes no sense.*at=python"),
-        ("synthetic:at=host,loaders=2", "loaders=2 makes no sense.*at=python"),
+        ("synthetic:prefetch=2", "cannot be combined with prefetch=2.*on the device already.*at=host"),
+        ("synthetic:at=device,loaders=1", "cannot be combined with loaders=1.*at=python"),
+        ("synthetic:at=host,loaders=2", "cannot be combined with loaders=2.*at=python"),
     ],
 )
 def test_a_feed_that_cannot_exist_is_refused_with_the_remedy(text: str, message: str) -> None:

@@ -238,7 +238,7 @@ def test_a_disk_that_is_full_ends_the_study_and_loses_no_finished_run(tmp_path: 
     finished = limited(5_000)  # 8 bytes each
     assert finished.returncode == 1
     assert "cannot be written (File too large). 2 of 3 runs are finished and kept." in finished.stderr
-    assert "give the same command to go on" in finished.stderr
+    assert "give the same command to resume" in finished.stderr
     kept = content(tmp_path / "study" / "runs")
     assert len(kept) == 4
     assert limited(100).returncode == 0

@@ -1,4 +1,4 @@
-"""Servers that an engine started beforehand, from where torch is loaded already: they wait to be told what to serve."""
+"""Servers that an engine started beforehand, from where torch is loaded already: they wait for their configuration."""
 
 import os
 import sys

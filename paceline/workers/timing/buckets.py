@@ -10,7 +10,7 @@ from paceline.workers.timing.ticks import Tick, Ticks
 
 _MOST_ROWS = 100_000
 
-# The end of an exchange is told by a thread of the process group, which needs the interpreter for a moment. While it
+# A thread of the process group reports the end of an exchange, and needs the interpreter for a moment. While it
 # waits for it, the next exchange waits for that thread: on watched steps it gets it at once, not after Python's 5 ms.
 _WATCHED_SWITCH_SECONDS = 2e-5
 _USUAL_SWITCH_SECONDS = sys.getswitchinterval()

@@ -17,7 +17,7 @@ class Meter(Protocol):
     """Adds up over stretches of training; pauses for validation and checkpoints do not count."""
 
     def resume(self) -> None:
-        """Training goes on."""
+        """Training continues."""
 
     def pause(self) -> None:
         """Training stops for a while, or for good."""
@@ -36,7 +36,7 @@ class CoreMeter:
         self._blind = False
 
     def resume(self) -> None:
-        """Training goes on."""
+        """Training continues."""
         self._since = (time.perf_counter(), self._core_seconds(), _children_seconds())
 
     def pause(self) -> None:
@@ -92,7 +92,7 @@ class GpuMeter:
             time.sleep(self._every)
 
     def resume(self) -> None:
-        """Training goes on."""
+        """Training continues."""
         self._training.set()
 
     def pause(self) -> None:

@@ -70,10 +70,10 @@ class DeviceTicks:
 
     def seconds(self, ticks: Sequence[Event]) -> list[float]:
         """Waits for the last of them."""
-        found = []
+        moments = []
         for tick in ticks:
             tick.synchronize()
             self._last_seconds += self._last.elapsed_time(tick) / 1e3
             self._last = tick
-            found.append(self._last_seconds)
-        return found
+            moments.append(self._last_seconds)
+        return moments

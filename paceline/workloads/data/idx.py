@@ -45,10 +45,10 @@ class ByteImages:
 
 def find_fashion_mnist() -> Path | None:
     """The user's folder of Fashion-MNIST, or that of Debian's package."""
-    found = folder.find(FASHION_MNIST)
-    if found is None and DEBIAN_FASHION_MNIST.is_dir():
+    place = folder.find(FASHION_MNIST)
+    if place is None and DEBIAN_FASHION_MNIST.is_dir():
         return DEBIAN_FASHION_MNIST
-    return found
+    return place
 
 
 def load(path: Path, part: str, side: int, samples: int | None = None) -> ByteImages:

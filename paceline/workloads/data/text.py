@@ -112,14 +112,14 @@ def tokens(line: str) -> list[str]:
 
 def _languages(folder: Path) -> tuple[str, str]:
     names = (re.fullmatch(r"train\.(?!gz)([A-Za-z_-]+)(?:\.gz)?", path.name) for path in folder.iterdir())
-    found = sorted({match[1] for match in names if match})
-    if len(found) != 2:
-        there = ", ".join(f"train.{language}" for language in found) or "no such file"
+    languages = sorted({match[1] for match in names if match})
+    if len(languages) != 2:
+        there = ", ".join(f"train.{language}" for language in languages) or "no such file"
         raise DataError(
             f"{folder} must hold the training text of exactly two languages, and holds {there}.\n"
             "Put train.en and train.de there (plain or .gz), or use data=generated."
         )
-    source, target = sorted(found, key=lambda language: language != "en")  # from English, if it is one of them
+    source, target = sorted(languages, key=lambda language: language != "en")  # from English, if it is one of them
     return source, target
 
 
