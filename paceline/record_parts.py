@@ -102,9 +102,9 @@ class Environment:
     """The commit of the folder that the run was started in."""
 
     @property
-    def place(self) -> dict[str, object]:
+    def place(self) -> dict[str, str | int | None]:
         """What two records must share to be compared: the machine and the versions, by name."""
-        machine: dict[str, object] = {
+        machine: dict[str, str | int | None] = {
             "host": self.host,
             "system": self.system,
             "processor": self.processor,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from paceline.errors import CheckpointError
 from paceline.migrations import migrated_settings
-from paceline.settings import Role
+from paceline.settings import Role, SettingValue
 from paceline.spec import RunSpec
 from paceline.strategies.base import Replica, State
 from paceline.strategies.group import Group
@@ -21,9 +22,19 @@ from paceline.strategies.group import Group
 _KEPT = 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckpointAbout:
+    """What a checkpoint reports about itself, in `about.json`."""
+
+    identity: Mapping[str, SettingValue]
+    """The settings that a run must share to resume from it."""
+
+    step: int
+
+
 @dataclass
 class Progress:
-    """How far a run has come; what a resumed run counts on from."""
+    """How far a run has come; a resumed run continues from here."""
 
     step: int = 0
     samples_seen: int = 0
@@ -46,8 +57,8 @@ def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, grou
     _write(own, partial / f"rank-{group.rank}.pt")
     if group.rank == 0:
         _write(state.shared, partial / "shared.pt")
-        about = {"identity": spec.by_role(Role.CHECKPOINT), "step": step}
-        (partial / "about.json").write_text(json.dumps(about, indent=2))
+        about = CheckpointAbout(identity=spec.by_role(Role.CHECKPOINT), step=step)
+        (partial / "about.json").write_text(json.dumps(dataclasses.asdict(about), indent=2))
     group.barrier()
     if group.rank == 0:
         shutil.rmtree(final, ignore_errors=True)
@@ -81,10 +92,10 @@ def find(path: Path) -> Path:
     """The checkpoint that `--resume` means: a checkpoint, or the newest one of a run's folder."""
     if (path / "about.json").is_file():
         return path
-    found = checkpoints(path / "checkpoints") or checkpoints(path)
-    if not found:
-        raise CheckpointError(f"{path} holds no checkpoint: train with --checkpoint-every to have some.")
-    return found[-1]
+    whole = checkpoints(path / "checkpoints") or checkpoints(path)
+    if not whole:
+        raise CheckpointError(f"{path} holds no checkpoint: train with --checkpoint-every to save some.")
+    return whole[-1]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -92,16 +103,15 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(p.parent for p in folder.glob("step-*/about.json"))
 
 
-def check(path: Path, spec: RunSpec) -> Mapping[str, Any]:
-    """What the checkpoint says of itself; refused when it is of a run that differs from `spec`."""
+def check(path: Path, spec: RunSpec) -> CheckpointAbout:
+    """What the checkpoint reports about itself; refused when it is of a run that differs from `spec`."""
     try:
-        about: dict[str, Any] = json.loads((path / "about.json").read_text())
-        identity, _ = dict(about["identity"]), int(about["step"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        about = msgspec.json.decode((path / "about.json").read_bytes(), type=CheckpointAbout)
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."
         ) from error
-    identity = migrated_settings(identity)
+    identity = migrated_settings(about.identity)
     now = spec.by_role(Role.CHECKPOINT)
     if absent := [name for name in now if name not in identity]:
         raise CheckpointError(f"{path} does not say its {', '.join(absent)}: resume from another checkpoint.")

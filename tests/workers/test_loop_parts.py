@@ -241,7 +241,7 @@ def test_a_longer_run_on_other_devices_may_go_on_from_a_checkpoint(tmp_path: Pat
     other = dataclasses.replace(
         SPEC, steps=None, epochs=9, timeout=5.0, validate="off", workers_per_device=2, checkpoint_every=4
     )
-    assert checkpoint.check(path, other)["step"] == 3
+    assert checkpoint.check(path, other).step == 3
 
 
 NO_DESCRIPTION = ["", "{", "[]", "3", "{}", '{"step": 1}', '{"identity": {}}', '{"identity": 3, "step": 1}']
