@@ -1,1 +1,1 @@
-"""From times to figures with intervals."""
+"""Turn measured times into figures with intervals."""

@@ -1,4 +1,4 @@
-"""Whether a run with emulated devices measured them, or the machine that emulates them."""
+"""Check whether a run with emulated devices measured them, or the host that emulates them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,16 +10,16 @@ from paceline.settings import Role
 from paceline.spec import RunSpec, with_role
 
 BUSY_PERCENT = 80.0
-"""Cores that are busier have no time left to be on time."""
+"""Busier cores cannot keep the emulated devices' schedule."""
 
 AGREEMENT = 0.03
-"""Within this two rates, a step and its planned time count as equal."""
+"""Relative difference up to which two rates, or a step and its planned time, count as equal."""
 
 
 def host_limits(
     *, busy_percent: float | None, stolen_percent: float | None, overrun: float, network: MeasuredNetwork | None
 ) -> list[str]:
-    """Reasons why figures are the host's and not the devices': what was too slow for them."""
+    """Reasons why the host, and not the emulated devices, limited the figures."""
     limits = []
     if busy_percent is None or busy_percent >= BUSY_PERCENT:
         how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
@@ -35,9 +35,9 @@ def host_limits(
 
 
 def host_was_limit(records: Sequence[Record], others: Iterable[Record] = ()) -> str | None:
-    """Why the figure of these repeats is not that of the devices, in a sentence; None where it is.
+    """A sentence that says how the host limited these repeats; None where it did not.
 
-    A figure also counts when the same run in twice as slow motion, or half, among `others`, has the same rate.
+    A figure also counts if the same run at twice or half the slow motion, among `others`, has the same rate.
     """
     if not records:
         return None
@@ -49,7 +49,7 @@ def host_was_limit(records: Sequence[Record], others: Iterable[Record] = ()) -> 
 
 
 def _confirms(other: Record, record: Record) -> bool:
-    """Whether the same was measured at twice or half the slow motion, with the same rate."""
+    """Whether the same run at twice or half the slow motion has the same rate."""
     if other.emulation is None or record.emulation is None:
         return False
     ratio = other.emulation.slow_motion / record.emulation.slow_motion
@@ -59,7 +59,7 @@ def _confirms(other: Record, record: Record) -> bool:
 
 
 def _but_for_motion(spec: RunSpec) -> dict[str, Any]:
-    """Which run it is, apart from its slow motion and its length."""
+    """The settings that identify a run, without slow motion and length."""
     lengths = with_role(Role.LENGTH)
     identity = spec.by_role(Role.IDENTITY)
     return {name: value for name, value in identity.items() if name != "slow_motion" and name not in lengths}

@@ -1,4 +1,4 @@
-"""Buckets and gradients of a step: when they were ready, and how much of their exchange was hidden."""
+"""Buckets and gradients of a step: when they were ready, and how much of their exchange overlapped with backward."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,44 +16,44 @@ class NamedSize(Protocol):
 
     @property
     def name(self) -> str:
-        """As the model names it."""
+        """The name in the model."""
 
     @property
     def bytes(self) -> int:
-        """Of its gradient."""
+        """Size of its gradient."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """None: not known."""
+        """None where it is unknown."""
 
 
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:
-    """Each bucket's bytes and moments: medians over watched timed steps and workers, seconds since backward began."""
-    rows = _BucketRows.joined([_watched(worker, part) for worker, part in zip(workers, timed, strict=True)])
+    """Each bucket's bytes and times since backward began: medians over recorded timed steps and all workers."""
+    rows = _BucketRows.joined([_bucket_rows(worker, part) for worker, part in zip(workers, timed, strict=True)])
     times = []
     for bucket in np.unique(rows.index):
-        here = rows.index == bucket
-        since = rows.backward_begin[here]
+        chosen = rows.index == bucket
+        since = rows.backward_begin[chosen]
         times.append(
             BucketTimes(
                 bucket=int(bucket),
-                bytes=int(rows.bytes[here][0]),
-                ready_seconds=float(np.median(rows.ready[here] - since)),
-                start_seconds=float(np.median(rows.start[here] - since)),
-                end_seconds=float(np.median(rows.end[here] - since)),
+                bytes=int(rows.bytes[chosen][0]),
+                ready_seconds=float(np.median(rows.ready[chosen] - since)),
+                start_seconds=float(np.median(rows.start[chosen] - since)),
+                end_seconds=float(np.median(rows.end[chosen] - since)),
             )
         )
     return tuple(times)
 
 
 def hidden_seconds(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> float | None:
-    """Mean seconds per step in which an exchange was under way before this worker's last gradient was ready.
+    """Mean seconds of communication per step before the worker's last gradient was ready, that is overlapped.
 
-    Over watched timed steps and workers: the length of the union of the buckets' start…end, up to the arrival.
+    Over recorded timed steps and all workers: the length of the union of the buckets' start…end, up to the arrival.
     """
     hidden: list[float] = []
     for worker, part in zip(workers, timed, strict=True):
-        rows = _watched(worker, part)
+        rows = _bucket_rows(worker, part)
         ends = np.minimum(rows.end, worker.arrival[rows.step.astype(int)])
         borders = np.flatnonzero(np.diff(rows.step)) + 1  # rows come in order of steps
         if len(ends):
@@ -97,7 +97,7 @@ class _BucketRows:
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
 
 
-def _watched(worker: WorkerSeries, part: slice) -> _BucketRows:
+def _bucket_rows(worker: WorkerSeries, part: slice) -> _BucketRows:
     kept = (worker.bucket_step >= part.start) & (worker.bucket_step < part.stop)
     steps = worker.bucket_step[kept]
     return _BucketRows(
@@ -112,7 +112,7 @@ def _watched(worker: WorkerSeries, part: slice) -> _BucketRows:
 
 
 def _union(starts: Series, ends: Series) -> float:
-    """How long at least one of the intervals lasts; those that end before they start are none."""
+    """Length of the union of the intervals; those that end before they start do not count."""
     length, reached = 0.0, -np.inf
     for start, end in sorted(zip(starts, ends, strict=True)):
         length += max(0.0, end - max(start, reached))

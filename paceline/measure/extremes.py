@@ -1,4 +1,4 @@
-"""The slowest of many equal workers: how far the maximum of n normal deviates is expected to lie above their mean."""
+"""The slowest of many equal workers: the expected maximum of n normal deviates."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ _Array = npt.NDArray[np.float64]
 Z80, Z95 = 1.2816, 1.96
 """Half the width of a normal band that holds 80 % or 95 %, in standard deviations."""
 
-# The integrand is smooth and vanishes at both ends, so that this grid is exact to ten digits.
+# The integrand is smooth and vanishes at both ends, so this grid is exact to ten digits.
 _STEP = 0.05
 _Z = np.arange(-180, 181) * _STEP
 

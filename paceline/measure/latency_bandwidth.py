@@ -1,4 +1,4 @@
-"""Latency and bandwidth of a link, told apart by messages of different sizes: seconds = latency + bytes ÷ bandwidth."""
+"""Fit latency and bandwidth of a link to messages of different sizes: seconds = latency + bytes ÷ bandwidth."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 DIFFERENT_SIZES = 2.0
-"""The largest message over the smallest, from which on latency and bandwidth can be told apart."""
+"""Smallest ratio of the largest to the smallest message that separates latency from bandwidth."""
 
 
 @dataclass(frozen=True)
 class Transmission:
-    """One message: when it could start and when it was over, in seconds."""
+    """One message: when it could start and when it ended, in seconds."""
 
     payload_bytes: float
     start_seconds: float
@@ -20,14 +20,14 @@ class Transmission:
 
 @dataclass(frozen=True)
 class LatencyBandwidth:
-    """The line through what messages took."""
+    """The fitted line: seconds of a message against its bytes."""
 
     latency_seconds: float
     seconds_per_byte: float
 
 
 def service_seconds(transmissions: Sequence[Transmission]) -> list[float]:
-    """What each message took of the link, in the order given.
+    """Seconds for which each message occupied the link, in the order given.
 
     Messages leave one after the other: one is served from its start or from the end of the one before it, whichever
     is later. Two may be under way at once, but they share what they use.
@@ -41,7 +41,7 @@ def service_seconds(transmissions: Sequence[Transmission]) -> list[float]:
 
 
 def fit_line(sizes: Iterable[float], seconds: Iterable[float]) -> LatencyBandwidth | None:
-    """Least squares; through the origin where nothing is left for latency. None where sizes are too much alike."""
+    """Fit by least squares, through the origin where latency would be negative; None where sizes hardly differ."""
     x, y = np.array(list(sizes), float), np.array(list(seconds), float)
     if not len(x) or x.max() < DIFFERENT_SIZES * x.min():
         return None

@@ -1,4 +1,4 @@
-"""Where the time of a step went, for each worker, and who came last to the exchange."""
+"""The phases of a step for each worker, and who arrived last at the exchange."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchr
     """Each worker's mean seconds per timed step; they add up to its step.
 
     Where workers wait for one another, wait_r = A − A_r with A the last arrival of all, and exchange is the rest until
-    the end of the exchange. Elsewhere wait is what a staleness bound held the worker back.
+    the end of the exchange. Otherwise wait is the time for which a staleness bound blocked the worker.
     """
     parts = list(zip(workers, timed, strict=True))
     blocked = [w.exchange[part] for w, part in parts]
@@ -37,17 +37,17 @@ def phases_of(workers: Sequence[WorkerSeries], timed: Sequence[slice], *, synchr
 
 @dataclass(frozen=True)
 class Lateness:
-    """How a worker came to the exchange, compared with the others."""
+    """When a worker arrived at the exchange, compared with the others."""
 
     last_share: float
-    """Share of the steps in which it was the last."""
+    """Share of the steps in which it arrived last."""
 
     late_seconds: float
-    """Median of its arrival less the mean arrival of the others; negative: early."""
+    """Median of its arrival minus the mean arrival of the others; negative where it is early."""
 
 
 def lateness_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[Lateness]:
-    """Every worker's; durations would not show it, because one worker's delay is everybody's wait."""
+    """The lateness of every worker; durations would not show it, because one worker's delay is everybody's wait."""
     arrivals = _arrivals(workers, timed)
     last = arrivals.argmax(axis=0)
     others = (arrivals.sum(axis=0) - arrivals) / (len(workers) - 1)

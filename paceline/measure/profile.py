@@ -12,6 +12,7 @@ import numpy as np
 from paceline.errors import DataError, OutputError
 from paceline.files import write_whole
 from paceline.measure.series import WorkerSeries
+from paceline.numbers import count
 from paceline.record import Record
 from paceline.record_parts import GradientTime, Throughput
 from paceline.spec import BASELINE_STRATEGY
@@ -38,10 +39,10 @@ class Profile:
     workload: ProfiledWorkload
 
     spec: str
-    """The workload as it is written on the command line."""
+    """The workload as written on the command line."""
 
     device: str
-    """What it was measured on, in words."""
+    """A description of the device."""
 
     precision: str
     batch: int
@@ -53,7 +54,7 @@ class Profile:
     update_seconds: float
     other_seconds: float
     compute_spread: float
-    """Half the range of the middle 68 % of forward + backward, over their median: how unlike steps are."""
+    """How much steps vary: half the range of the middle 68 % of forward + backward, divided by the median."""
 
     gradients: tuple[GradientTime, ...]
     """In order of registration."""
@@ -62,13 +63,11 @@ class Profile:
 
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
-        """From a run of one worker that exchanged nothing, and its series."""
+        """Make a profile from a run of one worker that exchanged nothing."""
         if record.spec.workers != 1 or record.spec.strategy != BASELINE_STRATEGY:
-            raise DataError("A profile is of one worker alone: run it with --workers 1 --strategy independent.")
+            raise DataError("A profile needs one worker alone: run with --workers 1 --strategy independent.")
         if not record.gradients:
-            raise DataError(
-                f"Too few steps ({record.steps_timed}) to sample when gradients are ready: profile for longer."
-            )
+            raise DataError(f"Too few steps ({record.steps_timed}) to sample when gradients are ready: profile longer.")
         timed = slice(record.warmup_steps, record.warmup_steps + record.steps_timed)
         compute = worker.forward[timed] + worker.backward[timed]
         low, middle, high = np.quantile(compute, [0.16, 0.5, 0.84])
@@ -83,7 +82,7 @@ class Profile:
                 unit=record.workload.unit,
             ),
             spec=record.spec.workload,
-            device=f"{environment.processor}, {cores} core{'s' if cores > 1 else ''}"
+            device=f"{environment.processor}, {count(cores, 'core')}"
             if environment.device_kind == "cpu"
             else record.per_worker[0].device,
             precision=record.spec.precision,
@@ -101,7 +100,7 @@ class Profile:
         )
 
     def save(self, path: Path) -> None:
-        """Write, whole or not at all; an existing file is never overwritten."""
+        """Write the profile atomically; never overwrite an existing file."""
         content = json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False)
         if path.exists():
             raise OutputError(f"{path} exists: choose another --out; profiles are never overwritten.")
@@ -113,7 +112,7 @@ class Profile:
 
     @classmethod
     def load(cls, path: Path) -> "Profile":
-        """From a file that `save` wrote."""
+        """Read a profile that `save` wrote."""
         try:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Rates over repeats, and ratios of two settings' rates with intervals from repeats taken in turns."""
+"""Rates over repeats, and ratios of two settings' rates with intervals from alternating repeats."""
 
 import math
 from collections import Counter
@@ -16,9 +16,9 @@ def rate_of(record: Record) -> Figure:
 
 
 def rate_over(records: Sequence[Record]) -> Figure:
-    """The geometric mean over repeats with Student's interval of their logarithms; of one record its own figure.
+    """The geometric mean over repeats with Student's interval of their logarithms; one record keeps its own figure.
 
-    Geometric, so that the ratio of two settings' rates is the mean ratio of their turns.
+    The mean is geometric so that the ratio of two settings' rates is the mean ratio of their turns.
     """
     if len(records) == 1:
         return rate_of(records[0])
@@ -26,11 +26,11 @@ def rate_over(records: Sequence[Record]) -> Figure:
 
 
 def ratio_of(first: Sequence[Record], second: Sequence[Record]) -> tuple[Figure, list[str]]:
-    """How many times as fast `first` is as `second`, and what to know about the interval.
+    """The ratio of the rates of `first` and `second`, and notes about its interval.
 
     Runs of the same turn were taken near one another, so what slowed the machine meanwhile cancels in their ratio. From
     two turns on the interval is Student's, of the logarithms of the turns' ratios. One turn shows nothing of what
-    changes from run to run: the two runs' own intervals are combined, and it is said.
+    changes from run to run: the two runs' own intervals are combined, and a note says so.
     """
     pairs = list(_turns(first, second))
     if len(pairs) > 1:
@@ -39,18 +39,18 @@ def ratio_of(first: Sequence[Record], second: Sequence[Record]) -> tuple[Figure,
         return ratio, [few] if len(pairs) < _FEW_TURNS else []
     if not pairs:
         value = rate_over(first).value / rate_over(second).value
-        return Figure(value), ["No turn has both runs: there is no interval. Run the missing ones."]
+        return Figure(value), ["No turn has both runs, so there is no interval. Run the missing ones."]
     ratio = _combined(*(rate_of(record) for record in pairs[0]))
-    seen = (
-        "the interval comes from within the runs and leaves out how runs differ"
+    source = (
+        "the interval covers variation within the runs, not between them"
         if ratio.spread is not None
         else "there is no interval"
     )
-    return ratio, [f"One turn only: {seen}. Take {_FEW_TURNS} or more (--repeats)."]
+    return ratio, [f"One turn only: {source}. Take {_FEW_TURNS} or more (--repeats)."]
 
 
 def _turns(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
-    """Records of the same turn; where a turn has several, the first with the first, and so on."""
+    """Pairs of records of the same turn; several records of one turn are paired in order."""
     others = dict(_numbered(second))
     return ((record, others[turn]) for turn, record in _numbered(first) if turn in others)
 
@@ -64,7 +64,7 @@ def _numbered(records: Sequence[Record]) -> Iterator[tuple[tuple[int, int], Reco
 
 
 def turn_of(record: Record) -> int:
-    """Which repeat of its settings it is."""
+    """The number of the repeat."""
     return int(record.spec.turn)
 
 
@@ -77,7 +77,7 @@ def _geometric(logarithms: Sequence[float]) -> Figure:
 
 
 def _combined(first: Figure, second: Figure) -> Figure:
-    """Of two independent figures; the distances to the ends add up like errors, by their squares, as logarithms."""
+    """The ratio of two independent figures; the distances to the ends, as logarithms, add up by their squares."""
     value = first.value / second.value
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return Figure(value)

@@ -1,4 +1,4 @@
-"""From paths to runs: a record's file, a run's folder or a study's folder."""
+"""Load runs from paths: a record file, a run folder or a study folder."""
 
 import dataclasses
 import json
@@ -17,14 +17,14 @@ from paceline.record import FAILURE_NAME, FILE_NAME, SIDECAR_NAME, STUDY_NAME, R
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A record, where it lies, and every worker's series beside it."""
+    """A record with its folder and the series of every worker."""
 
     folder: Path
     record: Record
 
     @cached_property
     def series(self) -> Sequence[WorkerSeries] | None:
-        """Every worker's steps; None where there is no sidecar, or one that cannot be read."""
+        """The series of every worker; None where the sidecar is missing or unreadable."""
         if not (self.folder / SIDECAR_NAME).is_file():
             return None
         try:
@@ -33,7 +33,7 @@ class StoredRun:
             return None
         steps = [worker.steps for worker in self.record.per_worker]
         fits = len(series) == len(steps) and all(len(w.end) >= n for w, n in zip(series, steps, strict=True))
-        return series if fits else None  # otherwise it is another run's
+        return series if fits else None  # otherwise the sidecar belongs to another run
 
     @property
     def timed(self) -> slice:
@@ -43,28 +43,28 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class StoredRuns:
-    """What the paths hold, and what is to be said about it."""
+    """All runs of the given paths, with notes about them."""
 
     runs: tuple[StoredRun, ...]
     notes: tuple[str, ...]
     scaling: Scaling | None = None
-    """As the study says; None for runs that are of no study, or of several that differ."""
+    """From the study; None without a study or where several studies differ."""
 
 
 def find(paths: Sequence[Path]) -> StoredRuns:
-    """All runs that the paths name, each once, in their order."""
+    """All distinct runs of the paths, in order."""
     runs: dict[Path, StoredRun] = {}
     notes: list[str] = []
     scalings = {scaling_of(path) for path in paths}
     for path in paths:
-        here = {file.resolve(): StoredRun(folder, Record.load(file)) for folder, file in _records(path, notes)}
-        for file, run in sorted(here.items(), key=lambda item: _in_order(item[1].record)):
+        own = {file.resolve(): StoredRun(folder, Record.load(file)) for folder, file in _records(path, notes)}
+        for file, run in sorted(own.items(), key=lambda item: _in_order(item[1].record)):
             runs.setdefault(file, run)
     return StoredRuns(tuple(runs.values()), tuple(notes), scalings.pop() if len(scalings) == 1 else None)
 
 
 def scaling_of(folder: Path) -> Scaling | None:
-    """Weak or strong, as the description of a study says; None where the folder holds no study."""
+    """Weak or strong, from the study description; None where the folder holds no study."""
     try:
         described = json.loads((folder / STUDY_NAME).read_text())
         scaling = described["scaling"]
@@ -74,7 +74,7 @@ def scaling_of(folder: Path) -> Scaling | None:
 
 
 def _in_order(record: Record) -> tuple[Any, ...]:
-    """A study's runs as people count: two workers before sixteen."""
+    """Sort key: by settings, with two workers before sixteen."""
     spec = record.spec
     shared = spec.workers_per_device
     return spec.workload, spec.strategy, spec.workers, shared, record.batch, spec.turn, spec.network or ""
@@ -86,20 +86,20 @@ def _records(path: Path, notes: list[str]) -> Iterator[tuple[Path, Path]]:
     elif (path / FILE_NAME).is_file():
         yield path, path / FILE_NAME
     elif (path / STUDY_NAME).is_file():
-        found = sorted(path.glob(f"runs/*/{FILE_NAME}"))
+        records = sorted(path.glob(f"runs/*/{FILE_NAME}"))
         failed = sorted(path.rglob(FAILURE_NAME))
-        if not found:
-            raise DataError(f"{path} is a study without a finished run: run `paceline study` to its end first.")
+        if not records:
+            raise DataError(f"{path} is a study without a finished run: finish `paceline study` first.")
         notes.extend(f"A run of the study failed and is left out: {_failure(file)}" for file in failed)
-        yield from ((file.parent, file) for file in found)
+        yield from ((file.parent, file) for file in records)
     elif (path / FAILURE_NAME).is_file():
-        raise DataError(f"{path} holds a run that failed, so there is nothing to explain: {_failure(path)}")
+        raise DataError(f"{path} holds a failed run, so there is nothing to explain: {_failure(path)}")
     elif path.exists():
         raise DataError(
-            f"{path} holds neither {FILE_NAME} nor {STUDY_NAME}: give a record, a run's or a study's folder."
+            f"{path} holds neither {FILE_NAME} nor {STUDY_NAME}: give a record file, a run folder or a study folder."
         )
     else:
-        raise DataError(f"{path} does not exist: give a record's file, a run's folder or a study's folder.")
+        raise DataError(f"{path} does not exist: give a record file, a run folder or a study folder.")
 
 
 def _failure(path: Path) -> str:
@@ -112,23 +112,23 @@ def _failure(path: Path) -> str:
 
 
 def of_one_machine(runs: Sequence[StoredRun], *, anyway: bool) -> tuple[tuple[StoredRun, ...], tuple[str, ...]]:
-    """The runs, if they may be compared; on request those of different machines, too, with the difference in words."""
+    """The runs, if they are of one machine; with `anyway`, treat others as if they were and note the differences."""
     differences = [
         f"{what}: {' / '.join(map(str, values))}" for what, values in _places(runs).items() if len(values) > 1
     ]
     if not differences:
         return tuple(runs), ()
-    told = "; ".join(differences)
+    listed = "; ".join(differences)
     if not anyway:
         raise SpecError(
-            f"These records cannot be compared, they differ in {told}. Add --anyway to compare all the same."
+            f"These records cannot be compared: they differ in {listed}. Add --anyway to compare them regardless."
         )
-    alike = tuple(dataclasses.replace(run, record=_as_if_there(run.record, runs[0].record)) for run in runs)
-    return alike, (f"Compared on request, although the records differ in {told}.",)
+    alike = tuple(dataclasses.replace(run, record=_as_if_on(run.record, runs[0].record)) for run in runs)
+    return alike, (f"Compared on request, although the records differ in {listed}.",)
 
 
 def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
-    """Whatever must be equal in records that are compared, and the values it has in these."""
+    """The facts that comparable records must share, with the values in these runs."""
     places: dict[str, list[Any]] = {}
     for run in runs:
         for what, value in run.record.environment.place.items():
@@ -140,19 +140,19 @@ def _places(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     return places | {f"data of {workload}": sorted(names) for workload, names in sources.items()}
 
 
-def _as_if_there(record: Record, first: Record) -> Record:
-    """The record, as if it had been taken where the first one was, and on its data."""
+def _as_if_on(record: Record, first: Record) -> Record:
+    """The record as if it came from the machine and the data of the first one."""
     workload = record.workload
     if record.spec.workload == first.spec.workload:
         workload = dataclasses.replace(workload, data=first.workload.data)
-    there = first.environment
+    place = first.environment
     environment = dataclasses.replace(
         record.environment,
-        host=there.host,
-        system=there.system,
-        processor=there.processor,
-        cores=there.cores,
-        device_kind=there.device_kind,
-        versions=there.versions,
+        host=place.host,
+        system=place.system,
+        processor=place.processor,
+        cores=place.cores,
+        device_kind=place.device_kind,
+        versions=place.versions,
     )
     return dataclasses.replace(record, environment=environment, workload=workload)

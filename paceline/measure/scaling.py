@@ -1,4 +1,4 @@
-"""Speed-up and efficiency of settings against one worker, and whether one setting is faster than another."""
+"""Speed-up and efficiency relative to one worker, and whether one setting is faster than another."""
 
 import json
 from collections.abc import Iterator, Sequence, Set
@@ -27,25 +27,25 @@ class ScalingRow:
     """Repeats: the same settings except `turn`, in order of turn."""
 
     throughput: Figure
-    """Over the repeats."""
+    """The mean over the repeats."""
 
     scaling: Scaling | None
-    """Weak: the baseline's batch is a worker's; strong: it is all workers'. None for one worker, or no baseline."""
+    """Weak: the baseline has the batch of one worker; strong: of all workers. None for one worker or no baseline."""
 
     ideal: float | None
     """Sum of the used devices' one-worker rates; None where there is no baseline."""
 
     speedup: Figure | None
-    """Against one worker on one device."""
+    """Relative to one worker on one device."""
 
     efficiency: Figure | None
-    """Share of the ideal reached. Servers on devices of their own count as devices."""
+    """Share of the ideal rate. Devices that only host servers count."""
 
     baseline: Setting
-    """What it was compared with."""
+    """The repeats of one worker alone; empty where there are none."""
 
     notes: tuple[str, ...]
-    """What to know about the figures, in words."""
+    """Remarks on the figures for the user."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Difference:
     """Whether one setting is faster than another."""
 
     ratio: Figure | None
-    """How many times as fast the first is as the second; None where they were not compared."""
+    """Rate of the first ÷ rate of the second; None where they were not compared."""
 
     seen: bool
-    """Whether the 95 % interval of the ratio leaves out 1: in one of twenty comparisons of equals it does by chance."""
+    """Whether the 95 % interval of the ratio excludes 1; for equal settings chance does this once in twenty."""
 
     verdict: str
     notes: tuple[str, ...]
 
 
 def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -> list[ScalingRow]:
-    """One row per setting, in order of first appearance, each beside one worker alone on one device.
+    """One row per setting, in order of first appearance, each compared with one worker alone on one device.
 
-    Without `scaling` a baseline with a worker's batch (weak) is looked for first, then one with that of all (strong).
+    Without `scaling` a baseline with one worker's batch (weak) is preferred to one with the batch of all (strong).
     """
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -77,20 +77,20 @@ def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -
 
 
 def _with_host(row: ScalingRow, records: Sequence[Record]) -> ScalingRow:
-    """Say of figures whose run, or whose baseline, did not keep up with the devices that it emulated."""
+    """Mark figures whose run or baseline did not keep up with the devices it emulated."""
     limit, of_baseline = host_was_limit(row.records, records), host_was_limit(row.baseline, records)
     if limit is None and of_baseline is None:
         return row
     throughput = replace(row.throughput, host_limited=True) if limit is not None else row.throughput
     speedup, efficiency = (f and replace(f, host_limited=True) for f in (row.speedup, row.efficiency))
-    told = limit or f"Of the one-worker run: {of_baseline}"
-    return replace(row, throughput=throughput, speedup=speedup, efficiency=efficiency, notes=(*row.notes, told))
+    note = limit or f"In the one-worker run: {of_baseline}"
+    return replace(row, throughput=throughput, speedup=speedup, efficiency=efficiency, notes=(*row.notes, note))
 
 
 def difference(first: Sequence[Record], second: Sequence[Record]) -> Difference:
     """Whether `first`, repeats of one setting, is faster or slower than `second`.
 
-    With five turns, of which every run varies by 1 %, a difference of 3 % is seen in more than nine of ten studies.
+    With five turns and runs that vary by 1 %, a difference of 3 % is detected in more than nine of ten studies.
     """
     unlike = dict.fromkeys(text for a in first for b in second for text in _unlike(a, b))
     if unlike:
@@ -101,7 +101,7 @@ def difference(first: Sequence[Record], second: Sequence[Record]) -> Difference:
 
 def _verdict(ratio: Figure) -> str:
     if ratio.low is None or ratio.high is None or not _leaves_out_one(ratio):
-        return "no difference seen"
+        return "not measurably different"
     word = "faster" if ratio.value > 1 else "slower"
     near, far = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
     return f"{abs(ratio.value - 1):.1%} {word} ({near:.1%} to {far:.1%})"
@@ -130,16 +130,16 @@ def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 def _baseline(
     setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 ) -> tuple[Setting | None, Scaling | None, list[str]]:
-    """Of several the nearest, then the fastest, so that nothing is flattered."""
+    """The most similar baseline, then the fastest, so that no speed-up is flattered."""
     run, elsewhere = setting[0], []
     workers = run.spec.workers
     turns = {turn_of(record) for record in setting}
     for scaling in scalings:
         batch = run.batch * (workers if scaling == "strong" else 1)
         alike = [b for b in alone if b[0].batch == batch and _is_alike(b[0], run)]
-        here = [b for b in alike if not any(_unlike(b[0], run))]
-        if here:
-            best = max(here, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))
+        comparable = [b for b in alike if not any(_unlike(b[0], run))]
+        if comparable:
+            best = max(comparable, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))
             return best, scaling if workers > 1 else None, []
         elsewhere += alike
     if not elsewhere:
@@ -149,29 +149,29 @@ def _baseline(
 
 
 def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, int]:
-    """In equally slow motion, and with most turns in common."""
+    """Sort key: equal slow motion first, then most turns in common."""
     preferred = with_baseline(Baseline.PREFERRED)
     alike = all(getattr(baseline[0].spec, name) == getattr(run.spec, name) for name in preferred)
     return alike, len(turns & {turn_of(record) for record in baseline})
 
 
 def _is_alone(record: Record) -> bool:
-    """One worker on one device that exchanges nothing."""
+    """Whether this is one worker on one device that exchanges nothing."""
     return record.spec.workers == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
 
 
 def _is_alike(first: Record, second: Record) -> bool:
-    """Whether one can be the baseline of the other, apart from the batch, which weak and strong scaling treat apart."""
+    """Whether one can be the baseline of the other; weak and strong scaling compare the batch separately."""
     same = with_baseline(Baseline.SAME)
     return all(getattr(first.spec, name) == getattr(second.spec, name) for name in same if name != "batch")
 
 
 def _unlike(first: Record, second: Record) -> Iterator[str]:
-    """In what two records differ that keeps them from being compared: machine, versions, workload, data."""
-    here, there = _must_share(first), _must_share(second)
-    for name in dict.fromkeys((*here, *there)):
-        if here.get(name) != there.get(name):
-            yield f"{name} differs ({here.get(name)} and {there.get(name)})"
+    """The facts that make two records incomparable: machine, versions, workload, data."""
+    ours, theirs = _must_share(first), _must_share(second)
+    for name in dict.fromkeys((*ours, *theirs)):
+        if ours.get(name) != theirs.get(name):
+            yield f"{name} differs ({ours.get(name)} and {theirs.get(name)})"
 
 
 def _must_share(record: Record) -> dict[str, object]:
@@ -181,7 +181,7 @@ def _must_share(record: Record) -> dict[str, object]:
 
 
 def _setting(record: Record) -> str:
-    """What repeats of one setting share."""
+    """A key that all repeats of one setting share."""
     shared = [record.spec.by_role(Role.IDENTITY), _must_share(record), record.devices]
     return json.dumps(shared, sort_keys=True, default=str)
 
@@ -197,24 +197,24 @@ def _repeat_notes(setting: Sequence[Record]) -> list[str]:
     if apart <= _REPEATS_APART:
         return []
     return [
-        f"Repeats lie up to {apart:.0%} apart: the machine's pace changed between runs. "
-        "Keep other work off it, or take more turns."
+        f"Repeats differ by up to {apart:.0%}: the machine's pace changed between runs. "
+        "Stop other work on it, or take more turns."
     ]
 
 
 def _mixed_notes(record: Record) -> list[str]:
-    """Nodes with unlike devices."""
+    """A note where nodes have different devices."""
     devices = list(dict.fromkeys(device.device for device in (record.emulation.devices if record.emulation else ())))
     if len(devices) < 2:
         return []
-    return [f"The nodes have unlike devices ({', '.join(devices)}): the ideal takes all of them for the first node's."]
+    return [f"The nodes have different devices ({', '.join(devices)}): the ideal assumes those of the first node."]
 
 
 def _impossible(efficiency: Figure) -> list[str]:
     if efficiency.value <= _IMPOSSIBLE:
         return []
     if efficiency.low is not None and efficiency.low <= 1:
-        why = "its interval reaches below 100 %, so this may be chance. Take more turns."
+        why = "its interval includes 100 %, so this may be chance. Take more turns."
     else:
         why = "one worker alone did not use its device fully, or the machine's pace changed between the runs."
-    return [f"Efficiency {efficiency.value:.0%} is more than the devices can give: {why}"]
+    return [f"Efficiency {efficiency.value:.0%} is more than the devices can deliver: {why}"]

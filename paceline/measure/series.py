@@ -1,4 +1,4 @@
-"""Every step of one worker as arrays: what a worker writes, and what everything measured is computed from."""
+"""Every step of one worker as arrays, from which all figures are computed."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import numpy.typing as npt
 Series = npt.NDArray[np.float64]
 
 _COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
-"""Series that are no times."""
+"""Series that are not times."""
 
 
 def _none() -> Series:
@@ -19,7 +19,7 @@ def _none() -> Series:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkerSeries:
-    """One worker. Moments are seconds of a clock that all workers share; what was not measured is empty or NaN."""
+    """One worker. Times are seconds of a clock that all workers share; unmeasured series are empty or NaN."""
 
     begin: Series
     end: Series
@@ -43,7 +43,7 @@ class WorkerSeries:
     loss: Series = field(default_factory=_none)
 
     bucket_step: Series = field(default_factory=_none)
-    """One row for every bucket of every watched step, here and below."""
+    """One entry for every bucket of every recorded step; also in the following series."""
 
     bucket_index: Series = field(default_factory=_none)
     bucket_bytes: Series = field(default_factory=_none)
@@ -59,12 +59,12 @@ class WorkerSeries:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Series]) -> "WorkerSeries":
-        """From arrays by name, as files hold them; names that nobody knows any more are left out."""
+        """Make series from the arrays of a file; names of older versions are ignored."""
         known = {f.name for f in dataclasses.fields(cls)}
         return cls(**{name: values for name, values in arrays.items() if name in known})
 
     def arrays(self) -> dict[str, Series]:
-        """The arrays by name, as files hold them."""
+        """The arrays by name, as files store them."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def of_phase(self, name: str) -> Series:
@@ -73,6 +73,6 @@ class WorkerSeries:
         return seconds
 
     def rescaled(self, slow_motion: float) -> "WorkerSeries":
-        """As if everything had been so many times faster."""
+        """The series with all times divided by `slow_motion`."""
         times = {name: values for name, values in self.arrays().items() if name not in _COUNTS}
         return dataclasses.replace(self, **{name: values / slow_motion for name, values in times.items()})

@@ -27,34 +27,34 @@ class Figure:
     low: float | None = None
     high: float | None = None
     host_limited: bool = False
-    """Whether it is the host's figure, which did not keep up with the devices it emulated."""
+    """Whether the host limited the figure because it did not keep up with the devices it emulated."""
 
     @classmethod
     def of(cls, throughput: Throughput) -> "Figure":
-        """As a record holds it."""
+        """The throughput of a record as a figure."""
         return cls(throughput.value, throughput.low, throughput.high)
 
     @property
     def spread(self) -> float | None:
-        """How far the farther end of the interval lies from the value, as a share of it; None without an interval."""
+        """Distance of the farther end of the interval, as a share of the value; None without an interval."""
         if self.low is None or self.high is None:
             return None
         return max(self.value - self.low, self.high - self.value) / self.value
 
     @property
     def vague(self) -> bool:
-        """Whether there is an interval, and it reaches below half or above twice the value: nobody is served by it."""
+        """Whether the 95 % interval spans more than 2x: below half or above twice the value."""
         if self.low is None or self.high is None:
             return False
         return self.low < self.value / 2 or self.high > 2 * self.value
 
 
 def warmup_steps(step_seconds: Series) -> int:
-    """How many first steps to leave out: the cut that makes the mean of the rest most certain (MSER).
+    """How many first steps to leave out: the cut that minimises the standard error of the rest (MSER).
 
     For each cut d the squared standard error of the mean, var(x[d:]) / (n − d), is compared; the smallest wins. A long
-    series is looked at in blocks, about a hundred: their means show the end of a slow ramp that single steps hide.
-    Cuts lie in the first half. The first step is never counted when there are others: it pays for lazy set-up.
+    series is divided into about a hundred blocks: their means show the end of a slow ramp that single steps hide.
+    Cuts lie in the first half. The first of several steps never counts, because it includes lazy set-up.
     """
     steps = len(step_seconds)
     if steps < 3:
@@ -71,7 +71,7 @@ def warmup_steps(step_seconds: Series) -> int:
 
 
 def windows(count: int) -> list[slice]:
-    """Consecutive steps in at most twenty windows of equal length, as far as they go."""
+    """Divide consecutive steps into at most twenty windows of nearly equal length."""
     number = min(WINDOWS, count)
     edges = np.linspace(0, count, number + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
@@ -84,7 +84,7 @@ def window_rates(units: Series, seconds: Series) -> Series:
 
 
 def median_interval(rates: Series) -> Figure:
-    """The median of window rates, with a 95 % interval that respects how alike neighbouring windows are.
+    """The median of window rates, with a 95 % interval that accounts for correlation of neighbouring windows.
 
     Estimated is the median rate of windows as long as these if the run went on for ever. Where noise is not skewed,
     that is the long-run rate, units ÷ seconds; rare slow steps that most windows do not hold lower only the latter.
@@ -114,7 +114,7 @@ def median_interval(rates: Series) -> Figure:
 
 
 def independent_windows(rates: Series) -> float:
-    """How many independent windows would tell as much: n·(1 − φ)/(1 + φ), φ the correlation of neighbours; at least 2.
+    """The effective number of windows: n·(1 − φ)/(1 + φ), φ the correlation of neighbours; at least 2.
 
     In a short series φ comes out too low, by (1 + 3φ)/n on average, and lower still after the cut that makes the rest
     look most even. Three times that is added, because intervals that are too narrow do more harm than wide ones.
@@ -122,7 +122,7 @@ def independent_windows(rates: Series) -> float:
     n = len(rates)
     away = np.log(rates / np.median(rates))
     typical = float(np.median(np.abs(away)))
-    if typical > 0:  # a window with a slow step in it says nothing about its neighbours
+    if typical > 0:  # one slow step in a window says nothing about neighbouring windows
         away = np.clip(away, -_CLIP * typical, _CLIP * typical)
     away = away - away.mean()
     power = float(away @ away)

@@ -1,4 +1,4 @@
-"""When a run has been measured well enough to stop."""
+"""Decide when a run is measured precisely enough to stop."""
 
 from array import array
 
@@ -13,12 +13,12 @@ _MOST_WARMUP = 1 / 4
 
 
 class Stopping:
-    """Told every step of one worker; says when the 95 % interval of its rate is within ± `percent` of the value.
+    """Watches the steps of one worker until the 95 % interval of its rate is within ± `percent` of the value.
 
-    Who looks often stops too early: at one of many looks an interval is narrow by chance. Looks are taken at 60 steps
+    Frequent checks stop too early: one of many intervals is narrow by chance. Checks happen at 60 steps
     and whenever there are a quarter more; at three in a row the interval must be narrow and the warm-up must be at most
     a quarter of the steps. Simulated for ± 1 to 10 %, the interval at the end then holds the truth in 92–98 % of runs
-    (tests/measure/test_stopping.py). A warm-up that has hardly begun to fade when a run stops is not seen by anybody.
+    (tests/measure/test_stopping.py). It cannot detect a warm-up that has hardly begun to fade when the run stops.
     """
 
     def __init__(self, percent: float) -> None:
@@ -29,12 +29,12 @@ class Stopping:
         self._in_a_row = 0
 
     def step(self, seconds: float, units: float) -> None:
-        """One more step was done."""
+        """Record one more step."""
         self._seconds.append(seconds)
         self._units.append(units)
 
     def narrow_enough(self) -> bool:
-        """Whether the run may stop; costs nothing between looks, and a few steps' additions at them on average."""
+        """Whether the run may stop; almost free between checks."""
         steps = len(self._seconds)
         if self._in_a_row < _IN_A_ROW and steps >= self._next_look:
             self._next_look = int(steps * _GROWTH) + 1
@@ -42,7 +42,7 @@ class Stopping:
         return self._in_a_row >= _IN_A_ROW
 
     def _narrow(self) -> bool:
-        # Copies: an array that is lent out cannot grow.
+        # Copies, because an array with exported buffers cannot grow.
         seconds, units = np.array(self._seconds), np.array(self._units)
         skip = warmup_steps(seconds)
         spread = median_interval(window_rates(units[skip:], seconds[skip:])).spread

@@ -1,4 +1,4 @@
-"""From every worker's series to the figures of a record."""
+"""Compute the figures of a record from every worker's series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from paceline.measure.wallclock import common_stretch
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What was timed, and how fast it was."""
+    """The timed steps and their throughput."""
 
     warmup_steps: int
     timed: list[slice]
-    """Which of its steps, for every worker."""
+    """The timed steps of every worker."""
 
     steps_timed: int
     samples_timed: int
@@ -30,11 +30,12 @@ class Summary:
 
 
 def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmup: int | None = None) -> Summary:
-    """Figures over the timed steps, warm-up left out.
+    """Compute figures over the timed steps, without warm-up.
 
-    The warm-up is found in the data, and the rate is the median of window rates. Workers that wait for one another are
-    timed over the same steps, others over the same stretch of time. With `fixed_warmup` it is the originals' way: all
-    after exactly so many steps is one window, in which every worker's units are divided by its own seconds.
+    The warm-up is detected in the data, and the rate is the median of window rates. Workers that wait for one another
+    are timed over the same steps, others over the same stretch of time. With `fixed_warmup`, as in older benchmarks,
+    all steps after it are one window, in which every worker's units are
+    divided by its own seconds.
     """
     if fixed_warmup is not None:
         return _fixed(workers, fixed_warmup)
@@ -58,7 +59,7 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmu
 
 
 def _fixed(workers: Sequence[WorkerSeries], warmup: int) -> Summary:
-    """One window of exactly the steps after `warmup`; a run that was stopped before is timed over its last step."""
+    """One window of all steps after `warmup`; a run that stopped earlier is timed over its last step."""
     timed = [slice(min(warmup, len(w.end) - 1), len(w.end)) for w in workers]
     seconds = [float((w.end - w.begin)[part].sum()) for w, part in zip(workers, timed, strict=True)]
     rate = sum(float(w.units[part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
@@ -89,13 +90,13 @@ def _summary(
 
 
 def _rates_by_step(workers: Sequence[WorkerSeries], durations: Sequence[Series], timed: slice) -> Series:
-    """In windows of steps, the sum of all workers' rates; every worker reports, none stands for others."""
+    """The sum of all workers' rates in windows of steps; every worker is measured."""
     rates = [window_rates(w.units[timed], d[timed]) for w, d in zip(workers, durations, strict=True)]
     return np.asarray(np.sum(rates, axis=0))
 
 
 def mean_losses(workers: Sequence[WorkerSeries]) -> list[float | None]:
-    """The loss of every step, weighted by samples over the workers; None where there was none."""
+    """The loss of every step, averaged over the workers weighted by samples; None where no worker has one."""
     steps = min(len(w.loss) for w in workers)
     losses: list[float | None] = []
     values = np.array([w.loss[:steps] for w in workers])

@@ -1,4 +1,4 @@
-"""Rates of workers that do not wait for one another: counted in the same stretch of time, not at the same steps."""
+"""Rates of workers that do not wait for one another: measured over the same time, not the same steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from paceline.measure.series import Series, WorkerSeries
 
 @dataclass(frozen=True)
 class Stretch:
-    """The time in which all workers were training, without the pauses that all of them made."""
+    """The time in which all workers were training, without their common pauses."""
 
     begin: float
     end: float
@@ -19,16 +19,16 @@ class Stretch:
 
     @property
     def seconds(self) -> float:
-        """Time in it that was not a pause."""
+        """Length without pauses."""
         return float(self.worked(np.array([self.begin, self.end])) @ [-1, 1])
 
     def worked(self, times: Series) -> Series:
-        """Seconds outside pauses, up to each of `times`; only differences of it mean something."""
+        """Seconds outside pauses up to each of `times`; only differences are meaningful."""
         paused = np.clip(times[:, None], self.pause_begins, self.pause_ends) - self.pause_begins
         return np.asarray(times - paused.sum(axis=1))
 
     def steps(self, worker: WorkerSeries) -> slice:
-        """A worker's steps that lie within; at least one."""
+        """The steps of a worker within this time; at least one."""
         first = int(np.searchsorted(worker.begin, self.begin, side="left"))
         last = int(np.searchsorted(worker.end, self.end, side="right"))
         first = min(first, len(worker.end) - 1)
@@ -43,9 +43,9 @@ class Stretch:
 
 
 def common_stretch(workers: Sequence[WorkerSeries], skip: int) -> Stretch:
-    """From when the last worker is through its first `skip` steps until the first one has finished.
+    """The time from when every worker has done its first `skip` steps until the first one finishes.
 
-    Workers that hardly met, because the fast one was through before the slow one had begun, share all of the run.
+    Where the fastest worker finishes before the slowest one starts, it is the whole run.
     """
     begin, end = max(w.begin[skip] for w in workers), min(w.end[-1] for w in workers)
     if end <= begin:
@@ -65,7 +65,7 @@ def _gaps(worker: WorkerSeries) -> tuple[Series, Series]:
 
 
 def _units_until(worker: WorkerSeries, times: Series) -> Series:
-    """Units made until each of `times`; a step makes its units evenly while it lasts."""
+    """Units processed until each of `times`; a step processes its units at a constant rate."""
     moments = np.stack([worker.begin, worker.end], axis=1).ravel()
     done = np.cumsum(worker.units)
     return np.interp(times, moments, np.stack([done - worker.units, done], axis=1).ravel())

@@ -174,7 +174,7 @@ def test_what_slowed_a_whole_turn_cancels_in_its_ratio() -> None:
     _, row = scaling_rows([*turns([100 * w for w in weather]), *turns([180 * w for w in weather], workers=2)])
     assert row.speedup is not None
     assert (row.speedup.value, row.speedup.low, row.speedup.high) == pytest.approx((1.8, 1.8, 1.8))
-    assert any(note.startswith("Repeats lie up to 57% apart") for note in row.notes)
+    assert any(note.startswith("Repeats differ by up to 57%") for note in row.notes)
 
 
 def test_an_interval_over_turns_is_students_of_the_logarithms() -> None:
@@ -193,7 +193,7 @@ def test_one_turn_combines_the_runs_own_intervals_and_says_so() -> None:
     assert row.speedup is not None
     assert row.speedup.spread == pytest.approx(0.05, abs=0.003)
     (note,) = row.notes
-    assert note.startswith("One turn only: the interval comes from within the runs")
+    assert note.startswith("One turn only: the interval covers variation within the runs")
     _, bare = scaling_rows([run(100), run(150, workers=2, within=None)])
     assert bare.speedup is not None
     assert bare.speedup.low is None
@@ -206,7 +206,7 @@ def test_two_turns_are_few_and_turns_that_do_not_meet_give_no_interval() -> None
     _, missed = scaling_rows([run(100, turn=0), run(150, workers=2, turn=1)])
     assert missed.speedup is not None
     assert (missed.speedup.value, missed.speedup.low) == (1.5, None)
-    assert missed.notes == ("No turn has both runs: there is no interval. Run the missing ones.",)
+    assert missed.notes == ("No turn has both runs, so there is no interval. Run the missing ones.",)
 
 
 def test_runs_without_a_turn_are_paired_in_their_order() -> None:
@@ -218,7 +218,9 @@ def test_runs_without_a_turn_are_paired_in_their_order() -> None:
 
 def test_an_efficiency_far_above_one_is_flagged() -> None:
     _, impossible = scaling_rows([*turns([100, 101, 99]), *turns([260, 261, 262], workers=2)])
-    assert any(note.startswith("Efficiency 131% is more than the devices can give: one") for note in impossible.notes)
+    assert any(
+        note.startswith("Efficiency 131% is more than the devices can deliver: one") for note in impossible.notes
+    )
     _, chance = scaling_rows([*turns([100, 130, 90]), *turns([230, 231, 210], workers=2)])
     assert any("so this may be chance" in note for note in chance.notes)
     _, fine = scaling_rows([*turns([100, 101, 99]), *turns([202, 204, 200], workers=2)])
@@ -231,7 +233,7 @@ def test_a_difference_is_named_with_its_size() -> None:
     assert difference(b, a).verdict.startswith("9.1% slower (")
     assert difference(a, b).seen
     same = difference(a, turns([109, 112, 110], strategy="allreduce"))
-    assert (same.seen, same.verdict) == (False, "no difference seen")
+    assert (same.seen, same.verdict) == (False, "not measurably different")
 
 
 def test_the_difference_seen_from_the_other_side_is_its_inverse() -> None:

@@ -102,12 +102,12 @@ def test_workers_that_do_not_wait_may_each_be_timed_from_their_own_step_on(tmp_p
     [
         (lambda: [worker()], "it has 1 workers, not 2"),
         (lambda: [worker(), worker(3)], "worker 1 has 3 steps of 4"),
-        (lambda: [worker(), worker(step_seconds=0.081)], "the steps of worker 1 took another time there"),
+        (lambda: [worker(), worker(step_seconds=0.081)], "the steps of worker 1 have other durations"),
     ],
 )
 def test_another_runs_sidecar_is_refused(tmp_path: Path, workers: Callable[[], list[WorkerSeries]], said: str) -> None:
     sidecar.save(tmp_path, workers())
-    with pytest.raises(DataError, match=f"series.npz is of another run: {said}"):
+    with pytest.raises(DataError, match=f"series.npz belongs to another run: {said}"):
         sidecar.verify(tmp_path, RECORD)
 
 

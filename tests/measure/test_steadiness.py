@@ -28,13 +28,13 @@ def test_a_sound_run_is_not_warned_of(steps: int, correlation: float) -> None:
 
 def test_too_few_steps_are_told_with_the_number_that_would_do() -> None:
     (warning,) = warnings(np.ones(4))
-    assert warning == "There is no interval: too few steps (3) were timed. Run at least 100 steps."
+    assert warning == "No interval: too few timed steps (3). Run at least 100 steps."
 
 
 def test_cores_that_other_machines_had_are_told_with_the_share() -> None:
     assert stolen_cores(None) == stolen_cores(1.0) == []
     (warning,) = stolen_cores(12.3)
-    assert warning.startswith("Other machines on the same host had 12 % of the cores' time")
+    assert warning.startswith("Other virtual machines on this host had 12 % of the cores' time")
 
 
 def test_a_drift_is_told_with_its_size_and_its_direction() -> None:
@@ -57,7 +57,7 @@ def test_rare_slow_steps_are_counted_when_they_make_the_median_flatter() -> None
     seconds = np.ones(1000)
     seconds[500:510] = 5.0  # ten in a thousand, four seconds lost each
     (warning,) = warnings(seconds)
-    assert warning.startswith("All units over all seconds give a rate 4% below the median of the windows: 1.0%")
+    assert warning.startswith("The mean rate is 4% below the median of the windows: 1.0%")
 
 
 def test_a_wide_interval_is_told_with_how_much_longer_to_run() -> None:

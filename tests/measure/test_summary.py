@@ -99,7 +99,7 @@ def test_the_originals_way_times_exactly_the_steps_after_its_warm_up() -> None:
 def test_the_originals_way_is_marked_as_such(synchronous: bool) -> None:
     summary = summarise([worker(30), worker(30)], synchronous=synchronous, fixed_warmup=10)
     (warning,) = summary.warnings
-    assert warning.startswith("Timed the originals' way: 20 steps after 10 as one window. There is no interval")
+    assert warning.startswith("Timed as older benchmarks do: 20 steps after 10 as one window. This gives no interval")
 
 
 def test_a_run_stopped_within_its_fixed_warm_up_is_timed_over_its_last_step() -> None:
