@@ -48,11 +48,11 @@ def _implied(row: Row) -> float:
 
 
 def _unlike_baseline(series: Series, rows: list[Row]) -> str:
-    told = [f"{row.speedup}× is {significant(series.speedup(row) or 0)}×" for row in rows]
+    corrected = [f"{row.speedup}× is {significant(series.speedup(row) or 0)}×" for row in rows]
     alone = series.rate(series.baseline(rows[0]) or rows[0])
     implied = listed(list(dict.fromkeys(significant(_implied(row)) for row in rows)))
     return (
-        f"Speed-ups do not follow from the speeds {at_workers(rows)}: by the speeds {listed(told)}. They imply "
+        f"Speed-ups do not follow from the speeds {at_workers(rows)}: by the speeds {listed(corrected)}. They imply "
         f"{implied} for one worker, but the table has {significant(alone or 0)}."
     )
 
@@ -68,10 +68,10 @@ def efficiencies(series: Series, _: Reference) -> Iterator[Remark]:
         if not published.meets(Band(speedup / devices, speedup / devices).widened(_ROUNDING)):
             wrong.append(row)
     if wrong:
-        told = [
+        corrected = [
             f"{row.efficiency:.1%} is {series.efficiency(row):.1%} with {row.used_devices:g} devices" for row in wrong
         ]
-        yield Remark("fault", f"Efficiencies do not follow from the speed-ups: {listed(told)}.", tuple(wrong))
+        yield Remark("fault", f"Efficiencies do not follow from the speed-ups: {listed(corrected)}.", tuple(wrong))
 
 
 def possible(series: Series, _: Reference) -> Iterator[Remark]:
@@ -81,16 +81,20 @@ def possible(series: Series, _: Reference) -> Iterator[Remark]:
         efficiency = max((e for e in (computed, published) if e is not None), default=0)
         if efficiency <= _IMPOSSIBLE:
             continue
-        told = f"Efficiency {efficiency:.0%} {at_workers([row])} is more than the devices can give"
+        excess = f"Efficiency {efficiency:.0%} {at_workers([row])} is more than the devices can deliver"
         sharing = row.workers is not None and row.used_devices is not None and row.workers > row.used_devices
         baseline = series.baseline(row)
         busy = baseline.utilisation_percent if baseline is not None else None
         if row.efficiency_low is not None and row.efficiency_low <= 1:
-            yield Remark("warning", f"{told}; its interval reaches below 100 %, so this may be chance.", (row,))
+            yield Remark("warning", f"{excess}; its interval includes 100 %, so this may be chance.", (row,))
         elif not sharing:
-            yield Remark("fault", f"{told}: a speed, a count of devices or the baseline is wrong.", (row,))
+            yield Remark("fault", f"{excess}: a speed, a count of devices or the baseline is wrong.", (row,))
         elif busy is None:
-            yield Remark("warning", f"{told}, unless one worker alone left its device idle; that is not said.", (row,))
+            yield Remark(
+                "warning",
+                f"{excess}, unless one worker alone left its device idle, which the table does not state.",
+                (row,),
+            )
         elif efficiency <= _IMPOSSIBLE * 100 / busy:
             yield Remark(
                 "note",
@@ -99,7 +103,7 @@ def possible(series: Series, _: Reference) -> Iterator[Remark]:
                 (row,),
             )
         else:
-            yield Remark("fault", f"{told}: one worker used {busy:g} %, so at most {100 / busy:.0%}.", (row,))
+            yield Remark("fault", f"{excess}: one worker used {busy:g} %, so at most {100 / busy:.0%}.", (row,))
 
 
 def devices(series: Series, _: Reference) -> Iterator[Remark]:
@@ -170,7 +174,7 @@ def _apart(first: float, second: float) -> bool:
 
 
 def times(series: Series, _: Reference) -> Iterator[Remark]:
-    """Samples at the published speed fit into the time of the run; where they fill little of it, that is said."""
+    """Samples at the published speed must fit into the time of the run; a note says where they fill little of it."""
     units = series.units_per_sample
     if units is None:
         return
@@ -191,7 +195,7 @@ def times(series: Series, _: Reference) -> Iterator[Remark]:
         few = tuple(row for row, share in shares.items() if share < _MOSTLY_OTHER)
         yield Remark(
             "note",
-            f"The speed tells little of the time {at_workers([least])}: {least.samples:,} samples take "
-            f"{shares[least] * (least.seconds or 0):.1f} s of {least.seconds:g} s; the rest is start-up and the like.",
+            f"The speed explains little of the time {at_workers([least])}: {least.samples:,} samples take "
+            f"{shares[least] * (least.seconds or 0):.1f} s of {least.seconds:g} s; the rest is overhead.",
             few,
         )

@@ -36,13 +36,13 @@ CHECKS: Mapping[str, Check] = {
 
 
 def audit(reference: Reference) -> list[Finding]:
-    """All findings, faults first, then in the order of the checks; what holds for several series is said once."""
-    found: dict[tuple[str, Severity, str], Finding] = {}
+    """All findings, faults first, then in the order of the checks; a finding about several series appears once."""
+    findings: dict[tuple[str, Severity, str], Finding] = {}
     for name, check in CHECKS.items():
         for series in reference.series:
             for remark in check(series, reference):
                 key = (name, remark.severity, remark.sentence)
-                told = found.get(key, Finding(*key[:2], (), remark.sentence, ()))
-                labels = tuple(dict.fromkeys((*told.series, series.label)))
-                found[key] = replace(told, series=labels, rows=(*told.rows, *remark.rows))
-    return sorted(found.values(), key=lambda finding: SEVERITIES.index(finding.severity))
+                earlier = findings.get(key, Finding(*key[:2], (), remark.sentence, ()))
+                labels = tuple(dict.fromkeys((*earlier.series, series.label)))
+                findings[key] = replace(earlier, series=labels, rows=(*earlier.rows, *remark.rows))
+    return sorted(findings.values(), key=lambda finding: SEVERITIES.index(finding.severity))

@@ -200,12 +200,12 @@ class Reference:
     name: str
     title: str
     source: str
-    hardware: str = "not said"
+    hardware: str = "not stated"
     devices: Mapping[str, str] = field(default_factory=dict)
     """By machine, what its devices are called by `--device emulated:…`; `all` for rows that name no machine."""
 
-    workload: str = "not said"
-    baseline: str = "not said"
+    workload: str = "not stated"
+    baseline: str = "not stated"
     """What its speed-ups are against, in words."""
 
     columns: tuple[PublishedColumn, ...] = ()

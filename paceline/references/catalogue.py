@@ -17,7 +17,7 @@ _SHARED = ("strategy", "feed", "scaling", "unit", "units_per_sample")
 
 
 def names() -> tuple[str, ...]:
-    """All there are, in order."""
+    """The names of all references, in order."""
     return tuple(sorted(file.stem for file in FOLDER.glob("*.toml")))
 
 
@@ -53,7 +53,7 @@ def _series(entry: Mapping[str, Any], method: Mapping[str, Any], usual: Mapping[
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Immutable, with floats."""
+    """Convert lists to tuples and decimals to floats."""
     return {name: _value(value) for name, value in values.items()}
 
 
@@ -65,8 +65,8 @@ def _value(value: Any) -> Any:
 
 def _decimals(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Of the columns with fractions, how many digits the longest has."""
-    found: dict[str, int] = {}
+    digits: dict[str, int] = {}
     for name, value in (item for row in rows for item in row.items()):
         if isinstance(value, Decimal):
-            found[name] = max(found.get(name, 0), -int(value.as_tuple().exponent))
-    return found
+            digits[name] = max(digits.get(name, 0), -int(value.as_tuple().exponent))
+    return digits

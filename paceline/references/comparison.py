@@ -23,7 +23,7 @@ def machines(series: Series, _: Reference) -> Iterator[Remark]:
         yield Remark(
             "fault",
             f"The rows {at_workers(elsewhere)} are of {theirs}, one worker of {listed(homes)}: a speed-up across "
-            "machines says nothing.",
+            "machines is meaningless.",
             tuple(elsewhere),
         )
     elif not homes and len({row.machine for row in named}) > 1:
@@ -49,11 +49,11 @@ def _unnamed(series: Series, many: list[Row], homes: list[str]) -> Iterator[Rema
         return
     last = unnamed[-1]
     by_home = {row.machine: (series.rate(last) or 0) / (series.rate(row) or 1) for row in series.alone}
-    told = ", ".join(f"{significant(ratio)}× against {home}" for home, ratio in by_home.items())
+    ratios = ", ".join(f"{significant(ratio)}× against {home}" for home, ratio in by_home.items())
     yield Remark(
         "warning",
-        f"On which machine the rows {at_workers(unnamed)} were measured is not said, and the baseline depends on it "
-        f"({at_workers([last])}: {told}).",
+        f"The table does not state the machine of the rows {at_workers(unnamed)}, and the baseline depends on it "
+        f"({at_workers([last])}: {ratios}).",
         tuple(unnamed),
     )
 
@@ -71,7 +71,7 @@ def settings(series: Series, _: Reference) -> Iterator[Remark]:
         yield Remark(
             "fault",
             f"The rows {at_workers(other)} have batch {theirs}, one worker has {ours}: neither weak nor strong "
-            "scaling. Measure one worker with the same batch, per worker or in all.",
+            "scaling. Measure one worker with the same batch, per worker or in total.",
             tuple(other),
         )
 
@@ -100,12 +100,12 @@ def servers(series: Series, _: Reference) -> Iterator[Remark]:
     uncounted = [row for row in series.rows if row.uncounted_devices]
     if series.method.servers_counted is not False and not uncounted:
         return
-    told = [
+    corrected = [
         f"{efficiency:.0%} {at_workers([row])} with {row.used_devices:g} devices"
         for row in uncounted
         if (efficiency := series.efficiency(row)) is not None
     ]
-    figures = f" Efficiency with them: {listed(told)}." if told else ""
+    figures = f" Efficiency with them: {listed(corrected)}." if corrected else ""
     yield Remark(
         "fault",
         f"Servers had devices of their own, which are not counted: efficiency is too high.{figures}",
@@ -140,12 +140,12 @@ def losses(series: Series, _: Reference) -> Iterator[Remark]:
             and last > first * (1 + _LOSS_RISES)
             and few < many * _UPDATES_FALL
         ):
-            told = f"from {many:,.0f} to {few:,.0f}" if few >= 1 else f"to 1/{many / few:g}"
+            fall = f"from {many:,.0f} to {few:,.0f}" if few >= 1 else f"to 1/{many / few:g}"
             yield Remark(
                 "note",
                 f"The {noun} rises from {significant(first)} {at_workers([most])} to {significant(last)} "
-                f"{at_workers([least])} while updates fall {told} at an unscaled learning rate: fewer updates explain "
-                "it, the exchange need not.",
+                f"{at_workers([least])} while updates fall {fall} at an unscaled learning rate: fewer updates explain "
+                "it without any fault of the exchange.",
                 (most, least),
             )
             return

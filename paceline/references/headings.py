@@ -84,14 +84,14 @@ def read_heading(text: str) -> Heading:
         return _rate(text, rate["noun"])
     if of_steps := re.fullmatch(_TIME_OF_STEPS, name):
         return Heading(text, "seconds", unit, steps=int(of_steps["steps"]))
-    for candidate, found in ((name, unit), (first, _UNITS.get(last) or unit)):
+    for candidate, its_unit in ((name, unit), (first, _UNITS.get(last) or unit)):
         for field, pattern in _FIELDS.items():
             if candidate and (match := re.fullmatch(pattern, candidate)):
                 if field == "throughput":
                     inner = re.fullmatch(_PER_SECOND, inside)
                     noun = match["noun"] or (inner["noun"] if inner else None)
                     return _rate(text, noun) if noun else Heading(text, field)
-                return Heading(text, field, found)
+                return Heading(text, field, its_unit)
     return Heading(text, None)
 
 

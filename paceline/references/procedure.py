@@ -23,7 +23,7 @@ def window(series: Series, _: Reference) -> Iterator[Remark]:
         length += at_workers([last])
     yield Remark(
         "fault",
-        f"The timed window{length} includes {what}: speeds are too low, and speed-ups are bent by what does not scale.",
+        f"The timed window{length} includes {what}: speeds are too low, and speed-ups are distorted.",
         series.rows,
     )
 
@@ -119,7 +119,7 @@ def compiled(series: Series, _: Reference) -> Iterator[Remark]:
     pace = f" ({significant(min(alone))} to {significant(max(alone))} {series.unit} for one worker)" if alone else ""
     yield Remark(
         "warning",
-        f"The model was not compiled{pace}: slow computing makes the exchange look small, and the efficiency high.",
+        f"The model was not compiled{pace}: slow compute makes communication look small and the efficiency high.",
         series.rows,
     )
 
@@ -128,10 +128,12 @@ def independent(series: Series, _: Reference) -> Iterator[Remark]:
     """Workers that exchange nothing scale by themselves, unless something else is timed or shared."""
     if not (series.strategy or "").startswith("independent"):
         return
-    found = [(row, e) for row in series.rows if (row.workers or 1) > 1 and (e := series.efficiency(row)) is not None]
-    if not found:
+    efficiencies = [
+        (row, e) for row in series.rows if (row.workers or 1) > 1 and (e := series.efficiency(row)) is not None
+    ]
+    if not efficiencies:
         return
-    row, efficiency = min(found, key=lambda item: item[1])
+    row, efficiency = min(efficiencies, key=lambda item: item[1])
     if efficiency < _INDEPENDENT_LEAST and (row.workers_per_device or 1) == 1:
         yield Remark(
             "warning",
@@ -142,10 +144,10 @@ def independent(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def remarks(series: Series, _: Reference) -> Iterator[Remark]:
-    """What was said when it was measured is not left out."""
-    said: dict[str, list[Row]] = {}
+    """Pass on the remarks that were made when the rows were measured."""
+    noted: dict[str, list[Row]] = {}
     for row in series.rows:
         for text in row.remarks:
-            said.setdefault(text, []).append(row)
-    for text, rows in said.items():
+            noted.setdefault(text, []).append(row)
+    for text, rows in noted.items():
         yield Remark("note", f"{at_workers(rows).capitalize()}: {text}", tuple(rows))

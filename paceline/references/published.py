@@ -25,14 +25,14 @@ class Published:
 
 def rate_of(device: str, workload: str) -> Published:
     """The rate of a device (or of a machine, such as `lm6`) for a workload of this name, options aside."""
-    found = [entry for entry in _published() if device.lower() in (entry.device, (entry.machine or "").lower())]
-    fitting = [entry for entry in found if entry.workload == workload]
+    entries = [entry for entry in _published() if device.lower() in (entry.device, (entry.machine or "").lower())]
+    fitting = [entry for entry in entries if entry.workload == workload]
     if fitting:
         return fitting[0]
     remedy = "give a rate of your own, emulated:rate=500, or a file that `paceline profile` made"
-    if found:
-        known = ", ".join(dict.fromkeys(entry.workload for entry in found))
-        raise SpecError(f"No rate of {workload} on {device} is published: there are {known}. Or {remedy}.")
+    if entries:
+        known = ", ".join(dict.fromkeys(entry.workload for entry in entries))
+        raise SpecError(f"No rate of {workload} on {device} is published, only of {known}. Or {remedy}.")
     raise SpecError(f"emulated:{device} is not known. Published: {', '.join(known_devices())}. Or {remedy}.")
 
 

@@ -37,7 +37,7 @@ class Line:
 
 
 def read(path: Path) -> Reference:
-    """The table in a file, a series for each combination of strategy, model and the like."""
+    """Read a table; every combination of strategy, model, feed and series is a series."""
     lines = lines_of(path)
     if len(lines) < 2:
         raise DataError(f"{path} has no rows: write headings ({_EXAMPLE}) and a line per count of workers.")
@@ -117,11 +117,11 @@ def _headings(path: Path, line: Line) -> list[Heading]:
             )
         if heading.field is not None:
             seen[heading.field] = heading.text
-    told = ", ".join(line.cells)
+    cells = ", ".join(line.cells)
     if not any(name in seen for name in _COUNTS):
-        raise DataError(f"{where}: none of the headings ({told}) counts workers: name one `workers` or `gpus`.")
+        raise DataError(f"{where}: none of the headings ({cells}) counts workers: name one `workers` or `gpus`.")
     if not any(name in seen for name in _FIGURES):
-        raise DataError(f"{where}: none of the headings ({told}) is a figure: name one `throughput` or `images/s`.")
+        raise DataError(f"{where}: none of the headings ({cells}) is a figure: name one `throughput` or `images/s`.")
     return headings
 
 
@@ -135,17 +135,17 @@ def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, An
             f"{where}: {len(cells)} cells, but {len(headings)} headings; quote numbers with commas, "
             "and leave a cell empty where nothing is known."
         )
-    found: dict[str, Any] = {"line": line.number}
+    values: dict[str, Any] = {"line": line.number}
     for cell, heading in zip(cells, headings, strict=True):
         if heading.field is not None and cell.lower() not in _NOT_GIVEN:
-            found[heading.field] = _value(cell, heading, where)
+            values[heading.field] = _value(cell, heading, where)
             if heading.steps is not None:
-                found.setdefault("steps", heading.steps)
-    if not any(name in found for name in _COUNTS):
+                values.setdefault("steps", heading.steps)
+    if not any(name in values for name in _COUNTS):
         raise DataError(f"{where}: the count of workers is missing: give it in every row.")
-    if "workers" not in found:
-        found["workers"] = found["devices"] * found.get("workers_per_device", 1)
-    return found
+    if "workers" not in values:
+        values["workers"] = values["devices"] * values.get("workers_per_device", 1)
+    return values
 
 
 def _value(cell: str, heading: Heading, where: str) -> Any:
@@ -203,7 +203,7 @@ def _in_shares(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _decimals(headings: Sequence[Heading], lines: Sequence[Line]) -> dict[str, int]:
     """Digits after the point as they are written, of the columns that ratios are checked with; 92 % has two."""
-    found = {}
+    decimals = {}
     for index, heading in enumerate(headings):
         if heading.field in ("throughput", "speedup", "efficiency"):
             cells = [line.cells[index] for line in lines]
@@ -211,5 +211,5 @@ def _decimals(headings: Sequence[Heading], lines: Sequence[Line]) -> dict[str, i
                 plain for cell in cells if re.fullmatch(r"[\d.]+", plain := cell.rstrip("%×xX ").replace(",", ""))
             ]
             percent = heading.field == "efficiency" and any(float(n) > _MUST_BE_PERCENT for n in numbers)
-            found[heading.field] = max((len(n.partition(".")[2]) for n in numbers), default=0) + 2 * percent
-    return found
+            decimals[heading.field] = max((len(n.partition(".")[2]) for n in numbers), default=0) + 2 * percent
+    return decimals
