@@ -148,7 +148,7 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
     (tmp_path / "many.toml").write_text(f"workload = {json.dumps(workloads)}\nsteps = 9\n")
     finished = study("many.toml", "--dry-run", cwd=tmp_path)
     assert "expected time: unknown" in finished.stdout
-    assert "its first run tells" in finished.stdout
+    assert "its first run shows it" in finished.stdout
     as_json = json.loads(study("many.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert as_json["expected_seconds"] is None
 
@@ -219,7 +219,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a folder with other things": (["vae", "--steps", "1", "--out", "."], "and no study: choose an empty folder"),
     "a date": (["date.toml"], "batch = 1979-05-27 is not valid"),
     "a word for a number": (["word.toml"], "--batch 'x' is not valid: it must be a whole number"),
-    "a name that leads elsewhere": (["elsewhere.toml"], "name = '..' is not valid"),
+    "a name that leads elsewhere": (["elsewhere.toml"], "--name '..' is not valid"),
 }
 
 
