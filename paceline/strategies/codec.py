@@ -108,11 +108,18 @@ class OneRoundCodec(Codec):
 
     @abstractmethod
     def encode(self, bucket: BucketViews) -> Tensor:
-        """What one worker sends of a bucket."""
+        """What one worker sends of a bucket, in a tensor that no later step writes to: it may still be on its way.
+
+        `bucket.flat()` may be the gradients' own memory: do not write to it. A bucket may be empty, and its elements may
+        be float64.
+        """
 
     @abstractmethod
     def decode(self, coded: Tensor, elements: int) -> Tensor:
-        """So many elements in a row, of what one worker sent, or of the sum where that is summed on the way."""
+        """So many elements in a row, of what one worker sent, or of the sum where that is summed on the way.
+
+        A server refuses a push for which this raises, or returns another number of elements.
+        """
 
     def code(self, bucket: BucketViews) -> Rounds:
         """The sum is decoded, or everybody's is decoded and added in order of rank."""

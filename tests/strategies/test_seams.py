@@ -23,7 +23,7 @@ from paceline.spec import RunSpec
 from paceline.strategies.codec import BucketViews
 from paceline.strategies.group import Group
 from paceline.traffic.base import BucketShape, Payload, by_pattern
-from paceline.traffic.catalogue import resolve
+from paceline.traffic.catalogue import MEMBERS, resolve
 
 VAE = "vae:data=generated,samples=64,channels=3,hidden=8"
 TOYS = {
@@ -35,6 +35,7 @@ TOYS = {
     "a codec of one round on servers": "toys:SIGNS+ps:servers=2",
     "a cast on servers": "bf16+ps:mode=async",
 }
+TOYS |= {f"{name} of the catalogue": f"{name}+allreduce" for name, member in MEMBERS.items() if member.kind == "what"}
 RESUMED = [text for text in TOYS.values() if "async" not in text]
 WORKERS = 2
 
