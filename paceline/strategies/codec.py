@@ -110,8 +110,7 @@ class OneRoundCodec(Codec):
     def encode(self, bucket: BucketViews) -> Tensor:
         """What one worker sends of a bucket, in a tensor that no later step writes to: it may still be on its way.
 
-        `bucket.flat()` may be the gradients' own memory: do not write to it. A bucket may be empty, and its elements may
-        be float64.
+        `bucket.flat()` may be the gradients' own memory: do not write to it. A bucket may be empty, and may be float64.
         """
 
     @abstractmethod
