@@ -40,7 +40,7 @@ def _read(file: Path) -> dict[str, Series]:
     # A damaged directory may hide members; their number is stored in two bytes, twelve bytes before the end.
     expected = int.from_bytes(content[-12:-10], "little")
     if min(len(members), 0xFFFF) != expected:
-        raise ValueError(f"it has {len(members)} of {expected} series")
+        raise ValueError(f"only {len(members)} of its {expected} series are there")
     arrays = {name: np.lib.format.read_array(io.BytesIO(data)) for name, data in members.items()}
     return {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
 
@@ -60,7 +60,7 @@ def _ranked(arrays: Mapping[str, Series]) -> list[WorkerSeries]:
     series = [WorkerSeries.of(workers[rank]) for rank in ranks]
     for rank, one in enumerate(series):
         if one.begin.shape != one.end.shape or one.end.ndim != 1:
-            raise ValueError(f"worker {rank} lacks the begin or end of a step")
+            raise ValueError(f"worker {rank} does not have a begin and an end of every step")
     return series
 
 

@@ -63,7 +63,7 @@ def test_rare_slow_steps_are_counted_when_they_make_the_median_flatter() -> None
 def test_a_wide_interval_is_told_with_how_much_longer_to_run() -> None:
     told = warnings(np.random.default_rng(4).lognormal(0.0, 0.6, 120))
     assert told[0].startswith("The interval is wide, up to ")
-    assert "the steps vary much. Run about " in told[0]
+    assert "the steps vary a lot. Run about " in told[0]
     (alike,) = steady(np.random.default_rng(5), 1, 200, 0.98, "long-tailed")
     assert any("neighbouring steps are alike for long" in w or "drifted" in w for w in warnings(alike))
 
@@ -77,4 +77,4 @@ def test_a_warm_up_that_takes_most_of_the_run_is_told() -> None:
 
 def test_what_is_wrong_is_named_once() -> None:
     jump = noise(400) * np.repeat([1.0, 1.5], [250, 150])
-    assert len([warning for warning in warnings(jump) if "All units" not in warning]) == 1
+    assert len([warning for warning in warnings(jump) if "mean rate" not in warning]) == 1
