@@ -15,7 +15,7 @@ from paceline.spec import SETTINGS, RunSpec
 
 
 def record_schema() -> dict[str, Any]:
-    """What `record.json` holds. Every field is written, null where nothing was measured, so every field is required."""
+    """What `record.json` holds. A field with a default came later, and may be absent in a record of the version."""
     generated = msgspec.json.schema(record.Record)
     for name, definition in generated["$defs"].items():
         described = _described(
@@ -24,8 +24,9 @@ def record_schema() -> dict[str, Any]:
         for field, property_ in definition["properties"].items():
             if described.get(field):
                 property_["description"] = described[field]
-        definition["required"] = sorted(definition["properties"])
-    generated["$defs"]["Record"]["properties"]["schema_version"] |= {"const": SCHEMA_VERSION}
+    whole = generated["$defs"]["Record"]
+    whole["properties"]["schema_version"] |= {"const": SCHEMA_VERSION}
+    whole["required"] = sorted({*whole["required"], "schema_version"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Paceline record, schema version {SCHEMA_VERSION}",

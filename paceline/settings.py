@@ -158,7 +158,7 @@ class Setting:
 
     def in_words(self, value: Any) -> str:
         """The value as part of a name."""
-        return self.words.format(f"{value:g}" if isinstance(value, float) else value)
+        return self.words.format(f"{value:g}" if isinstance(value, float) else as_typed(value))
 
     def check(self, value: Any) -> None:
         """Refuse a value of the wrong type or out of bounds. Values may come from a file, where anything is written."""
@@ -252,6 +252,11 @@ def read_toml(path: Path, declared: Mapping[str, Setting]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not TOML: {error}.") from error
     return {name: declared[name].read(value) if name in declared else value for name, value in content.items()}
+
+
+def as_typed(value: Any) -> Any:
+    """On or off, as on the command line, in place of a truth value; any other value stays as it is."""
+    return ("on" if value else "off") if isinstance(value, bool) else value
 
 
 def _shown(bound: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.record import Record
-from paceline.settings import Baseline, Role, Setting
+from paceline.settings import Baseline, Role, Setting, as_typed
 from paceline.spec import BASELINE_STRATEGY, SETTINGS, with_baseline, with_role
 
 
@@ -50,7 +50,10 @@ def _of_setting(setting: Setting) -> Dimension:
     def words(value: Any) -> str:
         return f"no {setting.label}" if value is None else setting.in_words(value)
 
-    return Dimension(setting.name, lambda place: getattr(place.record.spec, setting.name), setting.label, words)
+    def value(place: PlacedRecord) -> Any:
+        return as_typed(getattr(place.record.spec, setting.name))
+
+    return Dimension(setting.name, value, setting.label, words)
 
 
 def _batch(place: PlacedRecord) -> str:

@@ -64,8 +64,8 @@ def _busy(row: Result) -> dict[str, float]:
 def _title(busy: Sequence[tuple[Result, dict[str, float]]]) -> str:
     best = fastest([row for row, _ in busy])
     parts = next(parts for row, parts in busy if row is best)
-    who = "its workers" if _WORKERS in parts else "processes"
-    return f"{best.label}: {who} kept the devices busy for {max(parts.values()):.0f} % of the time"
+    who, share = ("its workers", parts[_WORKERS]) if _WORKERS in parts else ("processes", max(parts.values()))
+    return f"{best.label}: {who} kept the devices busy for {share:.0f} % of the time"
 
 
 def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) -> alt.LayerChart:

@@ -11,7 +11,7 @@ from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
 from paceline.numbers import number, rate
 from paceline.record import Record
-from paceline.settings import Baseline, Role
+from paceline.settings import Baseline, Role, as_typed
 from paceline.spec import SETTINGS
 from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
@@ -150,7 +150,7 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
         if name in labels_say or name in plans or follows or only_baseline:
             continue
         values = [row.cell.setting(name) for row in rows]
-        texts = [NOTHING if value is None else str(value) for value in values]
+        texts = [NOTHING if value is None else str(as_typed(value)) for value in values]
         numeric = all(isinstance(value, int | float | None) for value in values)
         yield TableColumn(name, SETTINGS[name].label, values, texts, numeric)
     for entry in resolved:

@@ -15,7 +15,7 @@ import torch
 from paceline.errors import CheckpointError
 from paceline.migrations import migrated_settings
 from paceline.settings import Role, SettingValue
-from paceline.spec import RunSpec
+from paceline.spec import SETTINGS, RunSpec
 from paceline.strategies.base import Replica, State
 from paceline.strategies.group import Group
 
@@ -111,8 +111,10 @@ def check(path: Path, spec: RunSpec) -> CheckpointAbout:
         raise CheckpointError(
             f"{path} is not a readable checkpoint ({error}): resume from another checkpoint."
         ) from error
-    identity = migrated_settings(about.identity)
     now = spec.by_role(Role.CHECKPOINT)
+    # A setting that came later had its default when the checkpoint was written, where one default fits all workloads.
+    later = {name: SETTINGS[name].default for name in now if SETTINGS[name].default not in (None, dataclasses.MISSING)}
+    identity = {**later, **migrated_settings(about.identity)}
     if absent := [name for name in now if name not in identity]:
         raise CheckpointError(f"{path} does not say its {', '.join(absent)}: resume from another checkpoint.")
     differing = [name for name, value in now.items() if identity[name] != value]

@@ -55,6 +55,16 @@ def test_a_checkpoint_that_does_not_say_its_optimizer_is_refused(tmp_path: Path)
         checkpoint.check(path, SPEC)
 
 
+def test_a_checkpoint_from_before_a_setting_existed_had_its_default(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    about = json.loads((path / "about.json").read_text())
+    del about["identity"]["accumulate"]
+    (path / "about.json").write_text(json.dumps(about))
+    checkpoint.check(path, SPEC)
+    with pytest.raises(CheckpointError, match="accumulate was 1, now 2"):
+        checkpoint.check(path, dataclasses.replace(SPEC, accumulate=2))
+
+
 def test_a_strategy_of_an_older_spelling_is_the_same_strategy(tmp_path: Path) -> None:
     path = written(tmp_path, strategy="allreduce:wire=bf16")
     checkpoint.check(path, dataclasses.replace(SPEC, strategy="bf16+allreduce"))
