@@ -26,7 +26,7 @@ def explain(
 
       paceline explain runs/20260101-120000-vae-allreduce-2w
 
-      paceline explain studies/out/demo
+      paceline explain runs/demo
 
       paceline explain one/record.json two/record.json --json
 

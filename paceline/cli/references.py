@@ -94,7 +94,7 @@ def check(
 
       paceline references check seed-004 results.csv
 
-      paceline references check studies/out/demo --json
+      paceline references check runs/demo --json
 
       paceline references check --projection
     """
