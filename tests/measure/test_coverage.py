@@ -1,5 +1,7 @@
 """A 95 % interval holds the truth in 90 to 99 % of simulated runs, whatever the noise remembers."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from measure.pace import NOISES, steady, true_rate, warming_up, worker
@@ -34,7 +36,7 @@ def test_a_record_has_that_interval() -> None:
     (seconds,) = steady(np.random.default_rng(2), 1, 300, 0.5, "normal") + warming_up(300, 15)
     figure, timed = figure_of(seconds)
     summary = summarise([worker(seconds)], synchronous=True)
-    assert summary.throughput == pytest.approx({"value": figure.value, "low": figure.low, "high": figure.high})
+    assert astuple(summary.throughput)[:3] == pytest.approx(astuple(figure)[:3])
     assert summary.steps_timed == timed
 
 
