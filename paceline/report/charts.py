@@ -3,12 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 Datum = dict[str, Any]
 """One row of a chart's data, or part of a Vega-Lite specification: JSON that goes into the page."""
@@ -84,14 +81,14 @@ def of_field(y: alt.Y, field: str) -> alt.Y:
     return moved
 
 
-def rows(values: "Iterable[Datum | DataclassInstance]") -> alt.Data:
-    """Data for a chart, as text: Altair copies and validates lists repeatedly, which is slow for large data."""
+def rows(values: Iterable[Any]) -> alt.Data:
+    """Data for a chart, from mappings or dataclasses, as text: Altair copies and validates lists repeatedly, which is slow for large data."""
     data = [value if isinstance(value, Mapping) else dataclasses.asdict(value) for value in values]
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return alt.Data(values=text, format=alt.DataFormat(type="json"))  # type: ignore[no-untyped-call]
 
 
-def joined(many: "Iterable[Datum | DataclassInstance]", settings: Iterable[Datum]) -> alt.Chart:
+def joined(many: Iterable[Any], settings: Iterable[Datum]) -> alt.Chart:
     """Join rows to their settings: the field `of` of a row is the number of its setting."""
     numbered: list[Datum] = [{"of": number, **setting} for number, setting in enumerate(settings)]
     fields = [name for name in numbered[0] if name != "of"]

@@ -320,7 +320,7 @@ def test_the_originals_way_times_exactly_the_steps_it_was_told(tmp_path: Path) -
     assert record.samples_timed == 7 * 16
     assert record.throughput.low is record.throughput.high is None
     assert record.spec.timing == "fixed:warmup=4,steps=7"
-    assert any("originals" in text for text in record.warnings)
+    assert any("older benchmarks" in text for text in record.warnings)
 
 
 @pytest.mark.parametrize("strategy", ["independent", "ps:mode=async"])
