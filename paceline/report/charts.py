@@ -82,7 +82,7 @@ def of_field(y: alt.Y, field: str) -> alt.Y:
 
 
 def rows(values: Iterable[Any]) -> alt.Data:
-    """Data for a chart, from mappings or dataclasses, as text: Altair copies and validates lists repeatedly, which is slow for large data."""
+    """Data for a chart, from mappings or dataclasses, as text: Altair copies and validates lists, which is slow."""
     data = [value if isinstance(value, Mapping) else dataclasses.asdict(value) for value in values]
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return alt.Data(values=text, format=alt.DataFormat(type="json"))  # type: ignore[no-untyped-call]
