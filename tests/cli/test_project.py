@@ -207,7 +207,7 @@ def test_what_runs_cannot_tell_is_refused_with_a_reason(study: Path, arguments: 
         (TABLE, ("--efficiency", "80"), "a share of the ideal, as in 0.8"),
         (TABLE, ("--chart", "curve.pdf"), "end it in .svg or .png"),
         (TABLE, ("--chart", "missing/curve.svg"), "cannot be written"),
-        ("workers,step_seconds\n1,1\n2,1.1\n", ("--chart", "curve.svg"), "nothing to draw"),
+        ("workers,step_seconds\n1,1\n2,1.1\n", ("--chart", "curve.svg"), "--chart needs throughput"),
         (TABLE, ("--workers", "8", "--at", "points.csv"), "give one of them"),
         (TABLE, ("--to-loss", "2"), "a table of speeds holds no losses"),
         (TABLE, ("--target", "."), "say which with --to-loss"),

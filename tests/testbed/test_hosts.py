@@ -125,8 +125,8 @@ def test_a_testbed_that_is_killed_leaves_no_process_no_namespace_and_no_link(tmp
     [
         (300, "1Gbps", "addresses for 253"),
         (1, "1Gbps", "at least 2"),
-        (2, "0Gbps", "at least 1Mbps"),
-        (2, "10Tbps", "1000Gbps or less"),
+        (2, "0Gbps", "above 0"),
+        (2, "10Tbps", "at most 1000Gbps"),
         (2, "n0=1Gbps", "leaves n1 without"),
         (2, "1Gbps,n2=1Gbps", "names n2"),
     ],
