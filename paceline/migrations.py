@@ -10,7 +10,7 @@ Content = dict[str, Any]
 SCHEMA_VERSION = 2
 """The version of records that this Paceline writes."""
 
-_SECONDS_COUNT_SAMPLES = ("images/s", "frames/s")
+_RATES_OF_SAMPLES = ("images/s", "frames/s")
 _CAST = re.compile(r"(?P<wire>bf16|fp16)\+allreduce(?::(?P<options>[^+]+))?")
 _WIRE = re.compile(r"(?P<before>allreduce:(?:[^+]*,)?)wire=(?P<wire>\w+),?")
 
@@ -49,7 +49,7 @@ def migrated_settings(settings: Mapping[str, Any]) -> Content:
 def _from_1_to_2(record: Content) -> Content:
     """Schema 2: codecs are parts of a strategy's chain, and every field is there, null where nothing is known."""
     unit = record["throughput"]["unit"]
-    counted = record["samples_timed"] if unit in _SECONDS_COUNT_SAMPLES else None
+    counted = record["samples_timed"] if unit in _RATES_OF_SAMPLES else None
     return {
         "network": None,
         **record,

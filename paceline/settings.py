@@ -158,7 +158,7 @@ class Setting:
 
     def in_words(self, value: Any) -> str:
         """The value as part of a name."""
-        return self.words.format(f"{value:g}" if isinstance(value, float) else as_typed(value))
+        return self.words.format(written(value))
 
     def check(self, value: Any) -> None:
         """Refuse a value of the wrong type or out of bounds. Values may come from a file, where anything is written."""
@@ -183,6 +183,8 @@ class Setting:
             require(within, f"{self.flag} {_shown(value)} is not valid: {rule}")
         elif self.least is not None:
             require(value >= self.least, f"{self.flag} {value} is not valid: it must be at least {self.least:g}.")
+        elif self.most is not None:
+            require(value <= self.most, f"{self.flag} {value} is not valid: it must be at most {_shown(self.most)}.")
 
     def parse(self, text: str) -> Any:
         """The value that a user gives as `text` on the command line."""
@@ -257,6 +259,11 @@ def read_toml(path: Path, declared: Mapping[str, Setting]) -> dict[str, Any]:
 def as_typed(value: Any) -> Any:
     """On or off, as on the command line, in place of a truth value; any other value stays as it is."""
     return ("on" if value else "off") if isinstance(value, bool) else value
+
+
+def written(value: Any) -> str:
+    """A value as people write it: on or off, and numbers without needless digits."""
+    return f"{value:g}" if isinstance(value, float) else str(as_typed(value))
 
 
 def _shown(bound: float) -> str:

@@ -68,6 +68,7 @@ def test_what_changes_the_mathematics_of_a_run_must_match_its_checkpoint() -> No
     [
         ({"least": 1}, int, 0, "--it 0 is not valid: it must be at least 1."),
         ({"above": 0}, float, 0.0, "--it 0.0 is not valid: it must be above 0 and finite."),
+        ({"most": 3}, int, 4, "--it 4 is not valid: it must be at most 3."),
         ({"least": 1, "most": 3}, int, 4, "--it 4 is not valid: it must be from 1 to 3."),
         ({}, int, "2", "--it '2' is not valid: it must be a whole number."),
         ({}, int, True, "--it True is not valid: it must be a whole number."),

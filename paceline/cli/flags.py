@@ -7,19 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.settings import Names, Seconds, Setting
+from paceline.settings import Names, Seconds, Setting, written
 
-Verb = Callable[..., None]
+Command = Callable[..., None]
 
 _NUMBERS: Mapping[Any, str] = {int: "N", float: "X", Seconds: "TIME"}
-_WORDS: Mapping[Any, str] = {bool: "on|off", Names: "NAME,…"}
 """What stands for a number of each type in the help; a study takes several of them, separated by commas."""
 
+_WORDS: Mapping[Any, str] = {bool: "on|off", Names: "NAME,…"}
 
-def with_flags(parameters: Mapping[str, Any]) -> Callable[[Verb], Verb]:
+
+def with_flags(parameters: Mapping[str, Any]) -> Callable[[Command], Command]:
     """Put flags (name → annotated type and default) in place of a verb's `**flags`, after its own parameters."""
 
-    def decorate(verb: Verb) -> Verb:
+    def decorate(verb: Command) -> Command:
         signature = inspect.signature(verb)
         own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -43,7 +44,7 @@ def single(setting: Setting) -> tuple[Any, Any]:
     None means that it was not typed, so that the declaration keeps the default.
     """
     implicit = setting.default in (None, (), dataclasses.MISSING) or "(default" in setting.help
-    shown = "" if implicit else f" (default: {_written(setting.default)})"
+    shown = "" if implicit else f" (default: {written(setting.default)})"
     text = setting.help.rstrip(".") + shown + "."
     option = typer.Option(setting.flag, help=text, metavar=_metavar(setting), rich_help_panel=setting.group)
     return Annotated[str | None, option], None
@@ -67,9 +68,3 @@ def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
     return {**_NUMBERS, **_WORDS}.get(setting.type, "TEXT")
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)

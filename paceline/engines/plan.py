@@ -1,4 +1,4 @@
-"""From a spec to what will be run: names checked, combinations refused, devices found. No torch, nothing started."""
+"""From a spec to what will be run: names checked, combinations refused, devices found. Nothing is started."""
 
 import dataclasses
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
 """The workloads by name; models are imported only when one is built."""
 
+import functools
 import importlib
 import sys
 import traceback
@@ -71,6 +72,7 @@ def check(text: str) -> str:
     return grammar.write(part.name, grammar.bind(part, WORKLOADS[part.name].options, "workload"))
 
 
+@functools.cache  # a study plans many runs of one workload
 def defaults_of(text: str) -> TrainingDefaults:
     """What the workload trains with unless asked otherwise; only a workload of the user's own is built for it."""
     part = grammar.parse(text, "workload")
