@@ -9,6 +9,7 @@ import pytest
 from processes import run_workers
 from strategies.oracle import Case, large_batch, largest_difference, oracle, prepare, train_worker, weights_of
 
+from paceline.errors import SpecError
 from paceline.strategies.group import Group
 from paceline.traffic.catalogue import MEMBERS, resolve
 
@@ -64,8 +65,22 @@ EVERYTHING = tuple(
         for options in ("", *(text for texts in tried.values() for text in texts))
     )
 )
+
+
+def _combines(text: str) -> bool:
+    try:
+        resolve(text)
+    except SpecError:
+        return False
+    return True
+
+
 CODED = tuple(
-    f"{what}+{how}" for what in MEMBERS if MEMBERS[what].kind == "what" for how in ("allreduce", "ps:servers=2")
+    text
+    for what in MEMBERS
+    if MEMBERS[what].kind == "what"
+    for text in (f"{what}+allreduce", f"{what}+ps:servers=2")
+    if _combines(text)
 )
 TOGETHER = tuple(text for text in EVERYTHING if resolve(text).synchronous)
 APART = tuple(text for text in EVERYTHING if not resolve(text).synchronous)
