@@ -64,7 +64,7 @@ def test_a_study_runs_prints_its_table_and_run_again_only_prints_it(tmp_path: Pa
     assert all(float(line["throughput"]) > 0 for line in lines)
     records = {p: p.read_bytes() for p in (tmp_path / "out").rglob("record.json")}
     again = study(*TINY, "--columns", "val_loss,sent", "--json", cwd=tmp_path)
-    assert "All 3 runs are there already" in again.stderr
+    assert "All 3 runs exist already" in again.stderr
     assert "starting workers" not in again.stderr
     told = json.loads(again.stdout)
     assert [row["state"] for row in told["rows"]] == ["done"] * 3
