@@ -188,14 +188,14 @@ class DeviceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Seconds per step in which communication was under way."""
+    """Seconds per step in which an exchange was in progress."""
 
     busy: float
     hidden: float
     """Communication that overlapped with backward."""
 
     exposed: float
-    """Exposed communication, after backward."""
+    """After backward: waiting for the last worker, and exposed communication."""
 
 
 @dataclass(frozen=True, kw_only=True)

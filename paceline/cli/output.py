@@ -101,12 +101,12 @@ def _phases(record: Record) -> str:
 
 
 def _busy(record: Record) -> str:
-    """How busy the devices were, and how much communication overlapped with backward."""
+    """How busy the devices were, and how much of the exchange overlapped with backward."""
     devices = ", ".join(f"{row.device} {row.busy_percent:.0f}%" for row in record.utilisation if row.busy_percent)
     if record.overlap is None or not record.overlap.busy:
         return devices or "not measured"
     hidden = record.overlap.hidden / record.overlap.busy
-    return f"{devices or 'not measured'}; {hidden:.0%} of communication overlapped with backward"
+    return f"{devices or 'not measured'}; {hidden:.0%} of the exchange overlapped with backward"
 
 
 def _emulated(emulation: Emulation) -> str:

@@ -1,4 +1,4 @@
-"""CUDA devices and the MPS daemon. Not run on a GPU here: planned and tested at the seam."""
+"""CUDA devices and the MPS daemon. Not run on a GPU so far: tests use stand-ins for the driver and the daemon."""
 
 import contextlib
 import itertools
@@ -27,14 +27,16 @@ def available_gpus() -> int:
 
 
 def _is_gpu(name: str, present: int) -> bool:
-    """An index of a GPU that is there, or the identifier of one or of a part of one."""
+    """Whether this is the index of a present GPU, or the identifier of a GPU or a MIG instance."""
     return int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
 
 def place(demand: Demand, gpus: int) -> Placement:
     """Slots on GPUs. NCCL refuses two ranks on one GPU, so workers that share one exchange over gloo."""
     if demand.nodes > 1:
-        raise DeviceError("A testbed's nodes share this machine's GPUs, past its links: use --device cpu.")
+        raise DeviceError(
+            "--device cuda cannot be combined with a testbed: GPUs would bypass its links. Use --device cpu."
+        )
     needed = demand.workers // demand.workers_per_device
     if needed > gpus:
         fitting = fitting_workers_per_device(demand.workers, gpus)
@@ -57,7 +59,7 @@ def place(demand: Demand, gpus: int) -> Placement:
 
 @contextlib.contextmanager
 def mps_daemon() -> Iterator[dict[str, str]]:
-    """Run NVIDIA's MPS control daemon for the time of a run; yields the environment that workers need."""
+    """Run NVIDIA's MPS control daemon during a run; yield the environment that workers need."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         raise DeviceError("--mps on needs nvidia-cuda-mps-control, which is not installed: use --mps off.")

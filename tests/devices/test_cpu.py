@@ -98,7 +98,7 @@ def test_too_many_workers_are_refused_with_the_sharing_that_would_fit(
 
 
 def test_a_device_larger_than_the_machine_is_refused() -> None:
-    with pytest.raises(DeviceError, match="--cores-per-device 4 is more than the 2 cores there are"):
+    with pytest.raises(DeviceError, match="--cores-per-device 4 is more than the 2 available"):
         place(2, workers=1, cores_per_device=4)
 
 

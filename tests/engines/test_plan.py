@@ -213,7 +213,7 @@ def test_what_a_testbed_does_not_have_is_refused(case: str) -> None:
 
 def test_gpus_of_one_machine_are_no_nodes(gpus: None) -> None:
     spec = RunSpec(workload="vae", steps=4, workers=2, nodes=2, device="cuda")
-    with pytest.raises(DeviceError, match="past its links: use --device cpu"):
+    with pytest.raises(DeviceError, match=r"would bypass its links\. Use --device cpu"):
         plan(spec, Site(2, "1Gbps"))
 
 
