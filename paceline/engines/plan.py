@@ -86,9 +86,9 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
     if endless and spec.validate == "epoch":
-        raise SpecError(f"--validate epoch: --feed {spec.feed} has no end, so no epochs: use --validate end.")
+        raise SpecError(f"--validate epoch: --feed {spec.feed} is endless and has no epochs: use --validate end.")
     if endless and spec.epochs is not None:
-        raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
+        raise SpecError(f"--feed {spec.feed} is endless and has no epochs: use --steps or --seconds.")
     _refuse_learning_mistakes(resolved, traffic)
     placement = devices.place(spec.device, _demand(resolved, traffic))
     _refuse_what_the_devices_cannot(spec, traffic, placement)

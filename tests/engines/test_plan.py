@@ -50,9 +50,9 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     "epochs without an end": (
         {"feed": "synthetic", "epochs": 2},
         SpecError,
-        "--feed synthetic has no end, so no epochs: use --steps or --seconds",
+        "--feed synthetic is endless and has no epochs: use --steps or --seconds",
     ),
-    "epochs without an end, with a space": ({"feed": " synthetic:at=host", "epochs": 2}, SpecError, "has no end"),
+    "epochs without an end, with a space": ({"feed": " synthetic:at=host", "epochs": 2}, SpecError, "is endless"),
     "a rate scaled twice": (
         {"strategy": "allreduce:reduce=sum", "lr_rule": "linear"},
         SpecError,
