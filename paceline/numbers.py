@@ -14,7 +14,7 @@ def rate(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """A loss, a count or a setting: whole numbers whole, others with five digits."""
+    """A loss, a count or a setting: integers without a decimal point, others with five digits."""
     return f"{value:,.0f}" if float(value).is_integer() else significant(value, 5)
 
 

@@ -111,7 +111,7 @@ class Record:
         return json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False)
 
     def save(self, folder: Path) -> Path:
-        """Write into `folder`, whole or not at all; an existing record is never overwritten."""
+        """Write into `folder`, completely or not at all; an existing record is never overwritten."""
         path = folder / FILE_NAME
         try:
             write_whole(path, self.to_json(), overwrite=False)

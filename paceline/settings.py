@@ -285,4 +285,4 @@ def _accepted(kind: Any) -> tuple[Any, str]:
         return int, "a whole number"
     if kind == Seconds or kind is float:
         return int | float, "a number"
-    return (tuple, "a list of names") if kind == Names else (str, "a word")
+    return (tuple, "a list of names") if kind == Names else (str, "a string")

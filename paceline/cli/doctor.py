@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paceline.devices import cpu, cuda
 from paceline.errors import DataError
+from paceline.numbers import count
 from paceline.references.published import known_devices
 from paceline.testbed import tools
 
@@ -31,9 +32,9 @@ def doctor() -> None:
 
 def _devices() -> Iterator[tuple[str, bool, str]]:
     cores = cpu.available_cores()
-    yield "device cpu", True, f"{len(cores)} cores ({', '.join(map(str, cores))}), one device each"
+    yield "device cpu", True, f"{count(len(cores), 'core')} ({', '.join(map(str, cores))}), one device each"
     gpus = cuda.available_gpus()
-    yield "device cuda", gpus > 0, f"{gpus} GPUs" if gpus else "this process sees no NVIDIA GPU"
+    yield "device cuda", gpus > 0, count(gpus, "GPU") if gpus else "this process sees no NVIDIA GPU"
     mps = shutil.which("nvidia-cuda-mps-control")
     yield "MPS daemon", mps is not None, mps or "comes with NVIDIA's driver; needed only for several workers per GPU"
 

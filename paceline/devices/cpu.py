@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
 from paceline.errors import DeviceError
+from paceline.numbers import count
 
 
 def available_cores() -> tuple[int, ...]:
@@ -47,8 +48,8 @@ def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
     chosen = demand.server_place or ("own" if len(free) >= demand.servers else "shared")
     if chosen == "own" and len(free) < demand.servers:
         raise DeviceError(
-            f"ps:place=own needs {demand.servers} devices beside the workers' {needed}, but {len(free)} are free: "
-            f"use fewer servers or workers, or place=shared."
+            f"ps:place=own needs {count(demand.servers, 'device')} beside the workers' {needed}, but this machine has "
+            f"{len(free)} left: use fewer servers or workers, or place=shared."
         )
     if chosen == "own":
         servers = tuple(_slot(free[i], width, i % demand.nodes) for i in range(demand.servers))
@@ -77,6 +78,7 @@ def _refuse_too_many(demand: Demand, needed: int, devices: int, cores: int) -> N
         )
     fitting = fitting_workers_per_device(demand.workers, devices)
     raise DeviceError(
-        f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs {needed} devices of "
-        f"{demand.cores_per_device} core(s), but this machine has {devices}: add --workers-per-device {fitting}."
+        f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
+        f"{count(needed, 'device')} of {count(demand.cores_per_device, 'core')}, but this machine has {devices}: "
+        f"add --workers-per-device {fitting}."
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from paceline import numbers
 from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
 from paceline.errors import DeviceError
 
@@ -41,8 +42,9 @@ def place(demand: Demand, gpus: int) -> Placement:
     if needed > gpus:
         fitting = fitting_workers_per_device(demand.workers, gpus)
         raise DeviceError(
-            f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs {needed} GPUs, "
-            f"but this machine has {gpus}: " + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
+            f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
+            f"{numbers.count(needed, 'GPU')}, but this machine has {gpus}: "
+            + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
         )
     workers = tuple(Slot(f"cuda:{rank // demand.workers_per_device}") for rank in range(demand.workers))
     backend: Literal["gloo", "nccl"] = "nccl" if demand.workers_per_device == 1 else "gloo"
@@ -51,7 +53,10 @@ def place(demand: Demand, gpus: int) -> Placement:
     free = gpus - needed
     chosen = demand.server_place or ("own" if free >= demand.servers else "shared")
     if chosen == "own" and free < demand.servers:
-        raise DeviceError(f"ps:place=own needs {demand.servers} more GPUs, but {free} are free: use place=shared.")
+        raise DeviceError(
+            f"ps:place=own needs {numbers.count(demand.servers, 'more GPU')}, but this machine has {free} left: "
+            "use place=shared."
+        )
     first, count = (needed, free) if chosen == "own" else (0, needed)
     servers = tuple(Slot(f"cuda:{first + i % count}") for i in range(demand.servers))
     return Placement("cuda", backend, workers, servers, chosen)

@@ -114,7 +114,7 @@ def staleness_bound(case: Comparison) -> Iterator[Cause]:
     if traffic.bound is None or not case.noticeable(seconds):
         return
     slowest = min(case.setting.workers, key=lambda worker: worker.phases.wait)
-    held = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
+    waits = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
     yield Cause(
         name="staleness bound",
         headline="Staleness-bound",
@@ -122,7 +122,7 @@ def staleness_bound(case: Comparison) -> Iterator[Cause]:
         rank=slowest.rank,
         sentence=f"the bound of {count(traffic.bound, 'step')} makes workers wait {ms(seconds)} per step, mostly for "
         f"{slowest.name}, which itself waits least",
-        evidence=(f"Waiting per step: {', '.join(held)}.",),
+        evidence=(f"Waiting per step: {', '.join(waits)}.",),
         remedy=f"Try `--strategy ps:mode=stale,bound={2 * (traffic.bound or 1)}`, or `ps:mode=async`; watch the loss.",
     )
 
