@@ -67,7 +67,7 @@ Other = Annotated[
         "--break-even",
         metavar="STRATEGY",
         rich_help_panel=_WHAT_IF,
-        help="Find the bandwidth at which this strategy is as fast, at the largest number of workers.",
+        help="Find the bandwidth at which this strategy is as fast, at the largest number of workers asked for.",
     ),
 ]
 Efficiency = Annotated[

@@ -148,7 +148,7 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
     (tmp_path / "many.toml").write_text(f"workload = {json.dumps(workloads)}\nsteps = 9\n")
     finished = study("many.toml", "--dry-run", cwd=tmp_path)
     assert "expected time: unknown" in finished.stdout
-    assert "its first run shows it" in finished.stdout
+    assert "its first run shows the time" in finished.stdout
     as_json = json.loads(study("many.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert as_json["expected_seconds"] is None
 

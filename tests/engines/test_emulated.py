@@ -191,7 +191,7 @@ def test_every_node_can_have_its_own_device() -> None:
         ({"steps": None, "epochs": 1}, "Use --steps"),
         ({"feed": "dataset:shard=off"}, "they read no data"),
         ({"workload": "resnet18:parameters=8"}, "go together"),
-        ({"workload": "resnet18:parameters=8,tensors=9"}, "at least one each"),
+        ({"workload": "resnet18:parameters=8,tensors=9"}, "at least one parameter each"),
     ],
 )
 def test_what_cannot_be_emulated_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
