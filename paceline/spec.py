@@ -168,7 +168,7 @@ class RunSpec:
     )
     accumulate: int = setting(
         1,
-        help="Divide each worker's batch into this many micro-batches (gradient accumulation).",
+        help="Gradient accumulation: divide each worker's batch into this many micro-batches.",
         group=_LEARNING,
         roles=(*_COMPUTING, Role.CHECKPOINT),
         baseline=Baseline.SAME,
@@ -205,7 +205,7 @@ class RunSpec:
 
     device: str = setting(
         "auto",
-        help="auto, cpu, cuda, or emulated:2080ti (a published rate, rate=500, or the file of a profile).",
+        help="auto, cpu, cuda, or emulated:NAME with a published device (2080ti), rate=500 or a profile's file.",
         axis_help="auto, cpu, cuda or emulated:…; repeat the flag for several.",
         group=_PLACE,
         roles=_COMPUTING,
@@ -276,7 +276,7 @@ class RunSpec:
 
     checkpoint_every: int | None = setting(
         None,
-        help="Save a checkpoint every this many updates.",
+        help="Save a checkpoint every N updates.",
         group=_RUNNING,
         roles=(Role.IDENTITY, Role.OPERATION),
         baseline=Baseline.ANY,

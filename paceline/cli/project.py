@@ -86,7 +86,7 @@ Target = Annotated[
     typer.Option(
         rich_help_panel=_ANSWER,
         metavar="PATH",
-        help="Take the runs for --to-loss from this study, or from a CSV of global_batch,samples.",
+        help="Other runs for the time to a loss: a study or, without --to-loss, a CSV of global_batch,samples.",
     ),
 ]
 ChartFile = Annotated[
