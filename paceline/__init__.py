@@ -24,7 +24,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch only when it is asked for: `paceline --help` must answer at once."""
+    """Import modules that need torch only when they are used, so that `paceline --help` answers at once."""
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'paceline' has no attribute {name!r}")

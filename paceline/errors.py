@@ -1,15 +1,15 @@
 """Every error Paceline raises, and the exit code it means.
 
 PacelineError
-├── RequestError       exit 2: the request was wrong; says the value, the rule and the remedy
+├── RequestError       exit 2: the request was wrong; the message gives the value, the rule and the remedy
 │   ├── SpecError        an unknown name, key or value, or a combination that cannot work
 │   ├── DataError        a data file that is missing, unreadable or truncated
-│   ├── DeviceError      more devices asked for than there are
+│   ├── DeviceError      more devices requested than available
 │   ├── CheckpointError  a checkpoint that does not belong to this run
 │   └── OutputError      a folder that cannot be written, or would be overwritten
-└── RunError           exit 1: the run failed; says which rank, when and why
+└── RunError           exit 1: the run failed; the message gives the rank, the step and the reason
     ├── WorkerLost       a worker process ended without finishing
-    ├── WorkerFailed     a worker raised
+    ├── WorkerFailed     a worker raised an exception
     ├── ServerLost       a parameter server ended while it was needed
     ├── ReplicaMisuse    no gradient for a parameter, or losses whose weights do not match the batch
     ├── NonFiniteLoss    a loss became NaN or infinite
@@ -39,7 +39,7 @@ class DataError(RequestError):
 
 
 class DeviceError(RequestError):
-    """More devices were asked for than there are."""
+    """More devices were requested than are available."""
 
 
 class CheckpointError(RequestError):
@@ -59,7 +59,7 @@ class WorkerLost(RunError):
 
 
 class WorkerFailed(RunError):
-    """A worker raised."""
+    """A worker raised an exception."""
 
 
 class ServerLost(RunError):
@@ -83,7 +83,7 @@ class Interrupted(RunError):
 
 
 def by_name(name: str) -> type[PacelineError]:
-    """The class called `name`, so that an error raised in a worker keeps its kind in the parent."""
+    """The class called `name`, so that an error raised in a worker keeps its type in the parent."""
     named = globals().get(name)
     if isinstance(named, type) and issubclass(named, PacelineError):
         return named

@@ -1,4 +1,4 @@
-"""Files that appear under their name whole or not at all, and survive a loss of power."""
+"""Write files atomically: a file appears complete or not at all, and survives a power loss."""
 
 import contextlib
 import errno
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-"""What file systems answer that have no hard links."""
+"""Error codes of file systems without hard links."""
 
 
 @contextlib.contextmanager
 def whole_file(file: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when the block ends well, and is removed when it does not.
+    """Open a file that gets its name when the block succeeds, and is removed when the block fails.
 
-    Without `overwrite`, `FileExistsError` is raised where the name is taken, even if it was taken meanwhile. What is
-    no regular file, such as /dev/stdout, is written to directly.
+    Without `overwrite`, raise `FileExistsError` if the name is taken, even if it was taken meanwhile. Anything but a
+    regular file, such as /dev/stdout, is written to directly.
     """
     if not overwrite and file.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
@@ -42,7 +42,7 @@ def whole_file(file: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
 
 
 def write_whole(file: Path, content: str | bytes, *, overwrite: bool = True) -> None:
-    """Write all of a file's content, whole or not at all; text as UTF-8."""
+    """Write a file's content, complete or not at all; text is encoded as UTF-8."""
     with whole_file(file, overwrite=overwrite) as out:
         out.write(content.encode() if isinstance(content, str) else content)
 
@@ -57,7 +57,7 @@ def sync(path: Path) -> None:
 
 
 def _give_name(partial: Path, target: Path) -> None:
-    """Unlike a rename, a link fails when somebody else was faster."""
+    """Link instead of renaming: a link fails if another process has taken the name first."""
     try:
         os.link(partial, target)
     except OSError as error:

@@ -57,7 +57,7 @@ def parse_chain(text: str, what: str) -> tuple[Part, ...]:
 
 
 def choose(name: str, choices: Iterable[str], what: str) -> str:
-    """`name` if it is one of `choices`; otherwise a refusal with the valid ones and the nearest."""
+    """`name` if it is one of `choices`; otherwise an error with the valid names and the nearest one."""
     names = list(choices)
     if name in names:
         return name
@@ -105,7 +105,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 def _convert(text: str, annotation: Any, where: str) -> Any:
     kind, *others = _alternatives(annotation)
     if others:
-        raise SpecError(f"{where} cannot be set: {annotation} leaves open what to read the value as; name one type.")
+        raise SpecError(f"{where} cannot be set: {annotation} allows several types; annotate it with one.")
     if typing.get_origin(kind) is Literal:
         return choose(text, typing.get_args(kind), f"value in {where}")
     if kind is bool:
@@ -128,7 +128,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def bind_call(part: Part, function: Callable[..., object]) -> dict[str, Any]:
-    """Keyword arguments for a user's function from a part; its annotations (or defaults) say their types."""
+    """Keyword arguments for a user's function from a part; its annotations (or defaults) give their types."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = {name: p for name, p in inspect.signature(function).parameters.items() if p.kind in named}
     for key in part.options:
@@ -139,7 +139,7 @@ def bind_call(part: Part, function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _kind(parameter: inspect.Parameter, function: Callable[..., object]) -> Any:
-    """What a parameter is annotated with, or of which type its default is."""
+    """The annotation of a parameter, or the type of its default."""
     if parameter.annotation is parameter.empty:
         return str if parameter.default in (None, parameter.empty) else type(parameter.default)
     # Resolved alone: other annotations may name what only a type checker imports.

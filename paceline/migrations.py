@@ -1,11 +1,11 @@
-"""Files of earlier versions, brought up to date: one function for each change of schema, and no other place."""
+"""Migrate files of earlier versions: one function for each change of schema, all in this file."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 Content = dict[str, Any]
-"""A file as JSON has it, before it is a type."""
+"""The parsed JSON of a file, before it is converted to a type."""
 
 SCHEMA_VERSION = 2
 """The version of records that this Paceline writes."""
@@ -27,7 +27,7 @@ def migrated_strategy(text: str) -> str:
 def strategy_of_schema_1(text: str) -> str:
     """The inverse of `migrated_strategy` for what schema 1 could write; any other text stays as it is.
 
-    `bf16+allreduce:packs=2,reduce=sum` was `allreduce:packs=2,wire=bf16,reduce=sum`: `wire` stood before `reduce`.
+    `bf16+allreduce:packs=2,reduce=sum` was `allreduce:packs=2,wire=bf16,reduce=sum`: `wire` came before `reduce`.
     """
     match = _CAST.fullmatch(text)
     if match is None:
@@ -47,7 +47,7 @@ def migrated_settings(settings: Mapping[str, Any]) -> Content:
 
 
 def _from_1_to_2(record: Content) -> Content:
-    """Schema 2: codecs are parts of a strategy's chain, and every field is there, null where nothing is known."""
+    """Schema 2: codecs are parts of a strategy's chain, and every field is present, null where unknown."""
     unit = record["throughput"]["unit"]
     counted = record["samples_timed"] if unit in _RATES_OF_SAMPLES else None
     return {
@@ -62,7 +62,7 @@ def _from_1_to_2(record: Content) -> Content:
 
 
 def _resolved(settings: Content) -> Content:
-    """Schema 1 left the optimizer open (null) where it was the workload's own."""
+    """Schema 1 recorded null for the optimizer where it was the workload's own."""
     return {**settings, "optimizer": settings.get("optimizer") or "own"}
 
 

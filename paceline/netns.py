@@ -1,4 +1,4 @@
-"""Network namespaces of Linux: held by a file descriptor, entered by a thread, gone with their last user."""
+"""Linux network namespaces: a file descriptor holds one, a thread enters it, and it ends with its last user."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ class Host:
 
 
 def make() -> int:
-    """A descriptor of a new namespace. It has no name: once its holder has ended, however, the kernel removes it."""
+    """Return a descriptor of a new namespace. It has no name: the kernel removes it when its holder ends in any way."""
 
     def unshare() -> int:
         _call("unshare", _CLONE_NEWNET)
@@ -49,7 +49,7 @@ def enter(namespace: str) -> None:
 
 
 def inside(namespace: str, work: Callable[[], T]) -> T:
-    """What `work` returns, done inside a namespace: sockets that it opens stay there, wherever they are used."""
+    """Run `work` inside a namespace and return its result; sockets that it opens stay in that namespace."""
 
     def there() -> T:
         enter(namespace)
@@ -59,7 +59,7 @@ def inside(namespace: str, work: Callable[[], T]) -> T:
 
 
 def _in_a_thread(work: Callable[[], T]) -> T:
-    """A thread has a namespace of its own, and takes it along when it ends."""
+    """Run in a new thread: a thread has a namespace of its own, and leaves it when it ends."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(work).result()
 

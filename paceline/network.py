@@ -1,4 +1,4 @@
-"""Networks as they are asked for: `1Gbps`, `1Gbps,n1=100Mbps`, `1Gbps,latency=50us,inside=100Gbps`."""
+"""Networks as the user writes them: `1Gbps`, `1Gbps,n1=100Mbps`, `1Gbps,latency=50us,inside=100Gbps`."""
 
 import math
 import re
@@ -24,7 +24,7 @@ _NODE = re.compile(r"n(0|[1-9][0-9]*)")
 class Network:
     """Every node's link to the switch, the same in both directions, and the link inside a node.
 
-    A testbed makes such links, and a projection calculates with them; each refuses what has no meaning for it.
+    A testbed makes such links, and a projection calculates with them; each refuses options that do not apply to it.
     """
 
     bandwidth: float | None
@@ -34,19 +34,19 @@ class Network:
     """Testbed only: bits per second of nodes that differ, by their number."""
 
     latency: float | None = None
-    """Seconds that are added to every way from a node to another; None: none are."""
+    """Seconds added to every packet from one node to another; None adds nothing."""
 
     inside: float | None = None
-    """Projection only: bits per second of the link inside a node; None: without limits, it is memory."""
+    """Projection only: bits per second of the link inside a node; None: memory, without a limit."""
 
     inside_latency: float | None = None
     """Projection only: seconds of an empty message inside a node."""
 
     efficiency: float | None = None
-    """Projection only: the usable share of bandwidths; None: what TCP leaves."""
+    """Projection only: the usable share of the bandwidth; None: what TCP leaves of it."""
 
     in_flight: int | None = None
-    """Projection only: messages under way at once; None: as gloo does."""
+    """Projection only: messages in flight at once; None: as many as gloo has."""
 
     def __str__(self) -> str:
         every = [] if self.bandwidth is None else [format_bandwidth(self.bandwidth)]
@@ -62,7 +62,7 @@ class Network:
         return rate
 
     def slowed(self, slow_motion: float) -> "Network":
-        """The links as they are really made, where everything is so many times slower."""
+        """The links to make when everything runs `slow_motion` times slower."""
         every = None if self.bandwidth is None else self.bandwidth / slow_motion
         named = {node: rate / slow_motion for node, rate in self.named.items()}
         slowest = min(rate for rate in (every, *named.values()) if rate is not None)
@@ -75,7 +75,7 @@ class Network:
         return replace(self, bandwidth=every, named=named, latency=latency)
 
     def check_nodes(self, nodes: int) -> None:
-        """Refuse a network that a testbed of so many nodes cannot make."""
+        """Refuse a network that a testbed with this many nodes cannot make."""
         projected = [f"{key}=" for key in _OF_PROJECTIONS if getattr(self, key) is not None]
         require(
             not projected,
@@ -104,7 +104,7 @@ def _require_possible(rate: float | None) -> None:
 
 
 def parse_network(text: str) -> Network:
-    """A network as written; what no network can have is refused."""
+    """Parse a network; refuse anything that no network can have."""
     every: float | None = None
     named: dict[int, float] = {}
     options: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def parse_network(text: str) -> Network:
         if not equals and key not in _OPTIONS:
             require(
                 every is None,
-                f"{text!r} gives two bandwidths for all nodes: keep one. Of a study give each network by itself.",
+                f"{text!r} gives two bandwidths for all nodes: keep one. In a study, repeat --network.",
             )
             every = _bandwidth(item)
         elif match := _NODE.fullmatch(key):
@@ -131,7 +131,7 @@ def parse_network(text: str) -> Network:
 
 @dataclass(frozen=True)
 class _Option:
-    """How a further part of a network is read and written."""
+    """How an optional part of a network is read and written."""
 
     read: Callable[[str], Any]
     write: Callable[[Any], str]
@@ -174,9 +174,9 @@ _OF_PROJECTIONS = tuple(key for key in _OPTIONS if key != "latency")
 
 @dataclass(frozen=True)
 class Site:
-    """Where runs take place: how many nodes there are, and the network between them unless a run says otherwise."""
+    """Where runs take place: how many nodes there are, and the network between them unless a run sets another."""
 
     nodes: int = 1
     network: str | None = None
     delays: bool = False
-    """Whether links can have a latency of choice."""
+    """Whether links can have a chosen latency."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """So many digits, and all of those before the point: `19520.4` → `"19,520"`, `23.944` → `"23.94"`."""
+    """This many digits, and all of those before the decimal point: `19520.4` → `"19,520"`, `23.944` → `"23.94"`."""
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:,.{digits}g}"
 
 
@@ -14,7 +14,7 @@ def rate(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """A loss, a count or a setting: whole numbers whole, others with five digits."""
+    """A loss, a count or a setting: integers without a decimal point, others with five digits."""
     return f"{value:,.0f}" if float(value).is_integer() else significant(value, 5)
 
 
@@ -39,7 +39,7 @@ def count(number: int, noun: str) -> str:
 def whole_percents(parts: Mapping[str, float]) -> dict[str, int]:
     """Shares of the sum in whole percents that add up to exactly 100; parts may be negative.
 
-    All are rounded down; what is missing to 100 goes to those that lost most by it (largest remainder).
+    All shares are rounded down; the points missing to 100 go to the largest remainders.
     """
     total = sum(parts.values())
     exact = {name: 100 * part / total for name, part in parts.items()}

@@ -27,11 +27,11 @@ class OptimizerRecipe:
     """Keyword arguments of the class, `lr` among them."""
 
     clip_norm: float | None = None
-    """Gradients are scaled down to this global norm before an update; None leaves them."""
+    """Gradients are scaled down to this global norm before an update; None: no clipping."""
 
     @classmethod
     def of(cls, build: "Callable[..., torch.optim.Optimizer] | OptimizerRecipe") -> "OptimizerRecipe":
-        """From what a script has at hand: an optimizer class or `functools.partial(Adam, lr=1e-3)`."""
+        """From an optimizer class or `functools.partial(Adam, lr=1e-3)`, as scripts have them."""
         if isinstance(build, OptimizerRecipe):
             return build
         options: dict[str, Any] = {}
@@ -62,14 +62,14 @@ class OptimizerRecipe:
         return optimizer
 
     def to_json(self) -> str:
-        """For a server process; refused when it could not be rebuilt there."""
+        """As JSON for a server process; raises if the optimizer could not be rebuilt there."""
         if self.factory.startswith("__main__:"):
             raise SpecError(f"{self.factory} cannot be rebuilt in a server: define the class in a module of its own.")
         try:
             return json.dumps({"factory": self.factory, "options": dict(self.options), "clip_norm": self.clip_norm})
         except TypeError as error:
             raise SpecError(
-                f"The options of {self.factory} cannot be sent to a server: {error}. Use plain numbers and words."
+                f"The options of {self.factory} cannot be sent to a server: {error}. Use plain numbers and strings."
             ) from None
 
     @classmethod

@@ -48,16 +48,16 @@ class Record:
 
     schema_version: int = SCHEMA_VERSION
     spec: RunSpec
-    """As resolved: what ran, not what was typed."""
+    """The settings that ran, with open ones resolved."""
 
     workload: WorkloadFacts
     environment: Environment
     devices: int
-    """Devices used, servers' own ones included."""
+    """Devices used, including those of servers."""
 
     samples_timed: int
     units_timed: int | None
-    """What throughput counts, in the timed steps of all workers."""
+    """How many of the units that throughput counts, in the timed steps of all workers."""
 
     steps_timed: int
     seconds_timed: float
@@ -71,7 +71,7 @@ class Record:
     """Mean over the workers."""
 
     overlap: Overlap | None
-    """None where nothing was exchanged, or no step was watched."""
+    """None where nothing was exchanged, or no step was sampled."""
 
     buckets: tuple[BucketTimes, ...]
     gradients: tuple[GradientTime, ...]
@@ -80,13 +80,13 @@ class Record:
     learning: Learning
     traffic: TrafficCount
     strategy_report: Mapping[str, float | None]
-    """Figures of the strategy's own, such as mean staleness."""
+    """Figures that only the strategy reports, such as mean staleness."""
 
     network: MeasuredNetwork | None = None
     """None on one node."""
 
     emulation: Emulation | None = None
-    """None where devices computed."""
+    """None where devices were not emulated."""
 
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Record:
         return json.dumps(dataclasses.asdict(self), indent=2, allow_nan=False)
 
     def save(self, folder: Path) -> Path:
-        """Write into `folder`, whole or not at all; an existing record is never overwritten."""
+        """Write into `folder`, completely or not at all; an existing record is never overwritten."""
         path = folder / FILE_NAME
         try:
             write_whole(path, self.to_json(), overwrite=False)
@@ -147,21 +147,21 @@ def _reason(error: Exception) -> str:
 
 
 def _contradictions(record: Record) -> Iterator[str]:
-    """What cannot be in the record of any run: an edited or damaged file, or a mistake of ours."""
+    """Contradictions that no run can cause: the file was edited or damaged, or Paceline has a bug."""
     rows = record.per_worker
     if record.spec.batch is None:
         yield "its spec has no batch"
     if len(rows) != record.spec.workers:
-        yield f"it has rows of {len(rows)} workers, and its spec has {record.spec.workers}"
+        yield f"it has rows for {len(rows)} workers, but its spec has {record.spec.workers}"
     if [row.rank for row in rows] != list(range(len(rows))):
         yield "its workers are not in order of rank"
     samples = sum(row.samples for row in rows)
     if samples != record.samples_timed:
-        yield f"its workers count {samples} samples, and samples_timed is {record.samples_timed}"
+        yield f"its workers count {samples} samples, but samples_timed is {record.samples_timed}"
     for row in rows:
         if abs(row.phases.total - row.step_seconds) > _ADDS_UP * row.step_seconds:
             yield (
-                f"the phases of worker {row.rank} add up to {row.phases.total:g} s, and its step takes "
+                f"the phases of worker {row.rank} add up to {row.phases.total:g} s, but its step takes "
                 f"{row.step_seconds:g} s"
             )
         if row.seconds <= 0 or row.step_seconds <= 0:
@@ -169,7 +169,7 @@ def _contradictions(record: Record) -> Iterator[str]:
     for name, seconds in record.phases:
         mean = sum(row.phases.of(name) for row in rows) / len(rows)
         if abs(seconds - mean) > _ADDS_UP * record.step_seconds:
-            yield f"{name} takes {seconds:g} s a step, and {mean:g} s on average over its workers"
+            yield f"{name} takes {seconds:g} s per step, but {mean:g} s on average over its workers"
     rate = record.throughput
     if rate.value <= 0:
         yield f"its throughput is {rate.value:g}"
@@ -178,7 +178,7 @@ def _contradictions(record: Record) -> Iterator[str]:
 
 
 def _doubts(record: Record) -> Iterator[str]:
-    """What a record can hold, and hardly does."""
+    """Implausible figures, which a run can cause but rarely does."""
     if record.units_timed is None:
         return
     per_sample = record.units_timed / record.samples_timed if record.samples_timed else 0.0

@@ -17,10 +17,10 @@ class Phases:
     forward: float
     backward: float
     wait: float
-    """For the last worker to arrive at the exchange; without a barrier, blocked by a staleness bound."""
+    """Waiting for the last worker to arrive at the exchange; without a barrier, blocked by a staleness bound."""
 
     exchange: float
-    """Exposed: after the last worker's last gradient."""
+    """Exposed communication: after the last worker's last gradient is ready."""
 
     update: float
     other: float
@@ -45,7 +45,7 @@ class Phases:
 
 
 PHASES: tuple[PhaseName, ...] = tuple(f.name for f in dataclasses.fields(Phases))  # type: ignore[misc]
-"""Of a step, in the order they happen."""
+"""The phases of a step, in the order they happen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class WallSeconds:
-    """How the time of the whole run divides."""
+    """How the wall time of the whole run divides."""
 
     start_up: float
     training: float
@@ -150,7 +150,7 @@ class WorkerRow:
 
     cpu_seconds_per_step: float | None
     queued_seconds_per_step: float | None
-    """Waiting for its core while other processes ran there."""
+    """Seconds in which it was ready to run but waited for its core."""
 
     utilisation_percent: float | None
     loader_utilisation_percent: float | None
@@ -177,25 +177,25 @@ class DeviceRow:
     device: str
     cores: tuple[int, ...]
     busy_percent: float | None
-    """By any process of the machine."""
+    """Used by any process of the machine."""
 
     stolen_percent: float | None
-    """By other machines on the same host."""
+    """Used by other virtual machines on the same host (steal)."""
 
     workers_percent: float | None
-    """By this run's workers."""
+    """Used by this run's workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Seconds per step in which communication was under way."""
+    """Seconds per step in which an exchange was in progress."""
 
     busy: float
     hidden: float
-    """Overlapped with backward."""
+    """Communication that overlapped with backward."""
 
     exposed: float
-    """After backward."""
+    """After backward: waiting for the last worker, and exposed communication."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class GradientTime:
     bytes: int
     ready_seconds: float
     shape: tuple[int, ...] | None = None
-    """Of the tensor; null in records that do not know it."""
+    """Shape of the tensor; null in records that do not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,10 +233,10 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What was learned, and from how much."""
+    """Losses, and how much training led to them."""
 
     loss: tuple[float | None, ...]
-    """Of every step, over all workers."""
+    """Loss of every step, over all workers."""
 
     validation: tuple[Validation, ...]
     val_loss: float | None
@@ -310,4 +310,4 @@ class Emulation:
     host_stolen_percent: float | None
     exchange_busy_percent: float | None
     host_limits: tuple[str, ...]
-    """Why figures are the host's and not the devices'; empty where they are the devices'."""
+    """Why the host limited the figures instead of the emulated devices; empty where it did not."""

@@ -15,7 +15,7 @@ from paceline.spec import SETTINGS, RunSpec
 
 
 def record_schema() -> dict[str, Any]:
-    """What `record.json` holds. A field with a default came later, and may be absent in a record of the version."""
+    """What `record.json` holds. A field with a default was added later, and older records of this version lack it."""
     generated = msgspec.json.schema(record.Record)
     for name, definition in generated["$defs"].items():
         described = _described(

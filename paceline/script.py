@@ -1,4 +1,4 @@
-"""Paceline in someone's own script: a replica of their model, under torchrun."""
+"""Use Paceline in your own script: a replica of your model under torchrun."""
 
 import atexit
 import dataclasses
@@ -29,7 +29,7 @@ def replicate(
     clip_norm: float | None = None,
     events: Events | None = None,
 ) -> Replica:
-    """A replica of `model` that agrees with its peers by `strategy`; call it in every process of `torchrun`.
+    """Return a replica of `model` that `strategy` keeps in agreement; call it in every process of `torchrun`.
 
     `optimizer` is a class or `functools.partial(Adam, lr=1e-3)`: servers must be able to build it, too.
     """
@@ -41,7 +41,9 @@ def replicate(
     if missing:
         raise SpecError(f"{', '.join(missing)} not set: start the script with torchrun --nproc-per-node N script.py.")
     if resolved.servers and os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
-        raise SpecError(f"--strategy {strategy}: its servers are reached on one node only; use allreduce on several.")
+        raise SpecError(
+            f"--strategy {strategy}: its servers can be reached on one node only. Use allreduce on several nodes."
+        )
     return catalogue.build(resolved).replicate(model, recipe, adopted_group(), events or NoEvents())
 
 

@@ -58,17 +58,17 @@ class Role(enum.Enum):
     """The name of a single run shows it."""
 
     FROM_SITE = enum.auto()
-    """Where it is left open, the run has the value of the site that it runs on, such as a testbed."""
+    """Where the user leaves it open, the run takes the value of its site, such as a testbed."""
 
     RECIPE = enum.auto()
-    """It belongs to how a workload is trained: runs of another workload may have another value of it."""
+    """It is part of a workload's training recipe: runs of another workload may have another value."""
 
     OPERATION = enum.auto()
-    """It changes how a run is carried out, and neither what it computes nor how fast."""
+    """It changes how a run is operated, but neither what it computes nor how fast."""
 
 
 class Baseline(enum.Enum):
-    """How a setting of the one-worker baseline relates to that of the run which is compared with it."""
+    """How a setting of the one-worker baseline relates to the same setting of the run compared with it."""
 
     SAME = enum.auto()
     """The baseline must have the same value: otherwise the two are not comparable."""
@@ -83,7 +83,7 @@ class Baseline(enum.Enum):
     """As ALONE, and the setting has no effect on one worker, so a difference in it is not worth showing."""
 
     ANY = enum.auto()
-    """It makes no difference to the comparison."""
+    """The comparison ignores it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,16 +105,16 @@ class Setting:
     """The value of one worker alone, where `baseline` is ALONE or UNUSED."""
 
     label: str = ""
-    """How tables and axes call it."""
+    """Its name in tables and on axes."""
 
     words: str = "{}"
     """How its value is written in the name of a curve."""
 
     implied: Any = None
-    """The value that leaving it open comes to, where that is the same for every run."""
+    """The value that an open setting resolves to, where it is the same for every run."""
 
     usual: tuple[Any, ...] = ()
-    """Further values that names leave out."""
+    """Other values that names leave out."""
 
     axis_help: str | None = None
     """The help text of `study`, where it differs."""
@@ -149,7 +149,7 @@ class Setting:
         return role in self.roles
 
     def is_default(self, value: Any) -> bool:
-        """Whether the value is what a run has that does not mention this setting."""
+        """Whether a run that does not mention this setting has this value."""
         return bool(value == self.default or (self.implied is not None and value == self.implied))
 
     def is_usual(self, value: Any) -> bool:
@@ -161,7 +161,7 @@ class Setting:
         return self.words.format(written(value))
 
     def check(self, value: Any) -> None:
-        """Refuse a value of the wrong type or out of bounds. Values may come from a file, where anything is written."""
+        """Refuse a value of the wrong type or out of bounds. Values may come from a file, which may hold anything."""
         if value is None and self.optional:
             return
         accepted, noun = _accepted(self.type)
@@ -224,7 +224,7 @@ def setting(
     baseline: Baseline,
     **details: Any,
 ) -> Any:
-    """Declare a setting as a field of a dataclass; `details` are further fields of `Setting`."""
+    """Declare a setting as a field of a dataclass; `details` are other fields of `Setting`."""
     declared = Setting(default=default, help=help, group=group, roles=frozenset(roles), baseline=baseline, **details)
     return dataclasses.field(default=default, metadata={_METADATA: declared})
 
@@ -257,7 +257,7 @@ def read_toml(path: Path, declared: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def as_typed(value: Any) -> Any:
-    """On or off, as on the command line, in place of a truth value; any other value stays as it is."""
+    """`on` or `off` for a boolean, as on the command line; any other value unchanged."""
     return ("on" if value else "off") if isinstance(value, bool) else value
 
 
@@ -285,4 +285,4 @@ def _accepted(kind: Any) -> tuple[Any, str]:
         return int, "a whole number"
     if kind == Seconds or kind is float:
         return int | float, "a number"
-    return (tuple, "a list of names") if kind == Names else (str, "a word")
+    return (tuple, "a list of names") if kind == Names else (str, "a string")

@@ -1,4 +1,4 @@
-"""What to run: one frozen dataclass whose fields declare everything that code decides by them."""
+"""What to run: one frozen dataclass; each field also declares how code treats that setting."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from paceline.settings import Baseline, Role, Seconds, Setting, SettingValue, se
 from paceline.timing import fixed_timing
 
 BASELINE_STRATEGY = "independent"
-"""What one worker alone runs: no exchange at all."""
+"""The strategy of a worker that runs alone: no exchange."""
 
 _FIRST = "Most used"
 _LENGTH = "How long"
@@ -48,7 +48,7 @@ class RunSpec:
     )
     strategy: str = setting(
         "allreduce",
-        help="How replicas agree; see `paceline strategies`.",
+        help="How workers keep their replicas in agreement; see `paceline strategies`.",
         group=_FIRST,
         roles=(*_RUN, Role.SERIES, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE),
         baseline=Baseline.ALONE,
@@ -57,7 +57,7 @@ class RunSpec:
     batch: int | None = setting(
         None,
         help="Samples per worker and update (default: the workload's).",
-        axis_help="Samples per worker and update; of all workers together with --scaling strong.",
+        axis_help="Samples per update: of each worker or, with --scaling strong, of all workers together.",
         group=_FIRST,
         roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.SUMMARY, Role.TITLE, Role.RECIPE),
         baseline=Baseline.SAME,
@@ -140,7 +140,7 @@ class RunSpec:
     )
     lr_warmup: int | None = setting(
         None,
-        help="Updates over which a scaled learning rate is reached (default: 100 with a rule).",
+        help="Updates over which the learning rate warms up to its scaled value (default: 100 with a rule).",
         group=_LEARNING,
         roles=(*_RUN, Role.CURVE, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.UNUSED,
@@ -150,7 +150,7 @@ class RunSpec:
     optimizer: Literal["own", "sgd"] | None = setting(
         None,
         help="own (the workload's) or sgd (default: own; sgd with emulated devices).",
-        axis_help="own (the workload's) or sgd; give it once for each.",
+        axis_help="own (the workload's) or sgd; repeat the flag for several.",
         group=_LEARNING,
         roles=(*_COMPUTING, Role.CHECKPOINT, Role.RECIPE),
         baseline=Baseline.SAME,
@@ -168,7 +168,7 @@ class RunSpec:
     )
     accumulate: int = setting(
         1,
-        help="Micro-batches that a worker's batch is computed in.",
+        help="Gradient accumulation: divide each worker's batch into this many micro-batches.",
         group=_LEARNING,
         roles=(*_COMPUTING, Role.CHECKPOINT),
         baseline=Baseline.SAME,
@@ -205,8 +205,8 @@ class RunSpec:
 
     device: str = setting(
         "auto",
-        help="auto, cpu, cuda, or emulated:2080ti (a published rate, rate=500, or the file of a profile).",
-        axis_help="auto, cpu, cuda or emulated:…; give it once for each.",
+        help="auto, cpu, cuda, or emulated:NAME with a published device (2080ti), rate=500 or a profile's file.",
+        axis_help="auto, cpu, cuda or emulated:…; repeat the flag for several.",
         group=_PLACE,
         roles=_COMPUTING,
         baseline=Baseline.SAME,
@@ -246,8 +246,8 @@ class RunSpec:
     )
     network: str | None = setting(
         None,
-        help="In a testbed, the links of this run in place of the testbed's own: 100Mbps.",
-        axis_help="In a testbed, the links between hosts; give it once for each.",
+        help="In a testbed, the links of this run instead of the testbed's own: 100Mbps.",
+        axis_help="In a testbed, the links between hosts; repeat the flag for several.",
         group=_PLACE,
         roles=(*_RUN, Role.CURVE, Role.FROM_SITE),
         baseline=Baseline.ALONE,
@@ -276,7 +276,7 @@ class RunSpec:
 
     checkpoint_every: int | None = setting(
         None,
-        help="Save a checkpoint every this many updates.",
+        help="Save a checkpoint every N updates.",
         group=_RUNNING,
         roles=(Role.IDENTITY, Role.OPERATION),
         baseline=Baseline.ANY,
@@ -293,7 +293,7 @@ class RunSpec:
     )
     timeout: Seconds | None = setting(
         None,
-        help="Treat a run without progress for this long as hanging (default: 30 s or ten steps, the larger).",
+        help="Treat a run without progress for this long as hanging (default: 30 s or ten steps, whichever is longer).",
         axis_help="Treat a run without progress for this long as hanging.",
         group=_RUNNING,
         roles=(*_RUN, Role.OPERATION),
@@ -323,11 +323,12 @@ class RunSpec:
         if self.batch is not None:
             require(
                 self.batch >= self.accumulate,
-                f"--accumulate {self.accumulate} cannot divide --batch {self.batch}: a micro-batch needs a sample.",
+                f"--accumulate {self.accumulate} cannot divide --batch {self.batch}: a micro-batch needs a sample. "
+                f"Use at most {self.batch}.",
             )
         require(
             self.lr_warmup is None or self.lr_rule != "none",
-            f"--lr-warmup {self.lr_warmup} needs --lr-rule linear or sqrt: without a rule the rate stays as it is.",
+            f"--lr-warmup {self.lr_warmup} needs --lr-rule linear or sqrt: without a rule the rate is not scaled.",
         )
 
     def _check_length(self) -> None:
@@ -386,5 +387,5 @@ def with_baseline(*policies: Baseline) -> tuple[str, ...]:
 
 
 def settings_alone() -> dict[str, SettingValue]:
-    """The settings that one worker alone on one device has in place of a run's own."""
+    """The settings of one worker alone on one device, which replace a run's own."""
     return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}

@@ -7,7 +7,7 @@ from paceline.grammar import bind, choose, parse, require
 
 @dataclass(frozen=True)
 class Fixed:
-    """Exactly `steps` steps after exactly `warmup`: no interval, and no word on whether the pace was steady."""
+    """Exactly `steps` steps after exactly `warmup`: no interval, and no check of whether the pace was steady."""
 
     warmup: int = 10
     steps: int = 20

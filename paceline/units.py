@@ -86,7 +86,7 @@ def human_seconds(seconds: float) -> str:
 
 def _finite(text: str, amount: float) -> float:
     if math.isinf(amount):
-        raise SpecError(f"{text!r} is not valid: it is too large to be counted.")
+        raise SpecError(f"{text!r} is not valid: the number is too large.")
     return amount
 
 

@@ -61,12 +61,12 @@ def test_a_record_cannot_be_changed() -> None:
 def test_phases_that_do_not_add_up_to_the_step_cannot_become_a_record() -> None:
     near, far = ([{"rank": n, "samples": 48, **STEP, "step_seconds": s} for n in range(2)] for s in (0.252, 0.26))
     record(per_worker=near)
-    with pytest.raises(ValueError, match=r"the phases of worker 0 add up to 0\.25 s, and its step takes 0\.26 s"):
+    with pytest.raises(ValueError, match=r"the phases of worker 0 add up to 0\.25 s, but its step takes 0\.26 s"):
         record(per_worker=far)
 
 
 def test_samples_that_do_not_add_up_cannot_become_a_record() -> None:
-    with pytest.raises(ValueError, match="its workers count 96 samples, and samples_timed is 95"):
+    with pytest.raises(ValueError, match="its workers count 96 samples, but samples_timed is 95"):
         record(samples_timed=95)
 
 

@@ -91,10 +91,10 @@ def test_settings_that_do_not_go_together_are_refused_with_the_remedy(settings: 
         ("lr", True, "a number"),
         ("mps", "off", "true or false"),
         ("mps", 1, "true or false"),
-        ("workload", 3, "a word"),
-        ("strategy", ["allreduce"], "a word"),
-        ("lr_rule", 1, "a word"),
-        ("validate", False, "a word"),
+        ("workload", 3, "a string"),
+        ("strategy", ["allreduce"], "a string"),
+        ("lr_rule", 1, "a string"),
+        ("validate", False, "a string"),
     ],
 )
 def test_a_value_of_another_type_is_refused_as_a_file_may_hold_it(name: str, value: Any, noun: str) -> None:

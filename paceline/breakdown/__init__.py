@@ -1,1 +1,1 @@
-"""What a step consists of: repeats as one setting, beside its baseline, worker by worker and step by step."""
+"""Break a step down: group repeats into settings, compare each with its baseline, and look at workers and steps."""

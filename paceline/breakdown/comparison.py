@@ -14,7 +14,7 @@ from paceline.measure.stats import Figure
 from paceline.record_parts import PhaseName, Phases
 
 NOTICEABLE = 0.01
-"""Share of a step; what takes less is not called a cause."""
+"""Share of a step; anything that takes less is not called a cause."""
 
 _NO_GAP = 0.02
 """Share of a step; where there is no interval, a smaller gap counts as noise."""

@@ -41,7 +41,7 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """How messages call the worker, as in `worker 1 (cpu:1)`."""
+        """The worker's name in messages, as in `worker 1 (cpu:1)`."""
         return f"worker {self.rank} ({self.device})"
 
 

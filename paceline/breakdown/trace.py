@@ -35,7 +35,7 @@ def parse_steps(text: str) -> range:
     except ValueError:
         raise SpecError(f"--steps {text!r} is not a range of steps: write A-B, as in 20-29.") from None
     if not chosen:
-        raise SpecError(f"--steps {text} is empty: the first step must not lie after the last.")
+        raise SpecError(f"--steps {text} is empty: the first step must not come after the last.")
     return chosen
 
 
@@ -61,7 +61,9 @@ def choose_steps(run: StoredRun, workers: Sequence[WorkerSeries], asked: range |
     if asked is not None:
         chosen = [step for step in asked if 0 <= step < available]
         if not chosen:
-            raise SpecError(f"--steps {asked.start}-{asked.stop - 1}: this run has the steps 0 to {available - 1}.")
+            raise SpecError(
+                f"--steps {asked.start}-{asked.stop - 1}: this run has steps 0 to {available - 1}. Choose among them."
+            )
         return chosen
     if available <= most:
         return list(range(available))

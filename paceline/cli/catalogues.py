@@ -1,4 +1,4 @@
-"""`paceline workloads`, `strategies` and `feeds`: what there is, with every option."""
+"""`paceline workloads`, `strategies` and `feeds`: list the entries of each catalogue with their options."""
 
 import ast
 import dataclasses
@@ -21,7 +21,7 @@ def workloads() -> None:
         for name, entry in WORKLOADS.items()
     ]
     _print("workload", rows)
-    print("Your own: package.module:function returning a paceline.Workload; see docs/your-own-workload.md.")
+    print("To use your own, give package.module:function that returns a paceline.Workload: docs/your-own-workload.md.")
 
 
 def strategies() -> None:
@@ -33,15 +33,15 @@ def strategies() -> None:
     from paceline.traffic.combinations import combinations
     from paceline.traffic.members import KINDS
 
-    for kind, title in zip(KINDS, ("when replicas agree", "what travels", "how it travels"), strict=True):
+    for kind, title in zip(KINDS, ("when replicas agree", "what is sent", "how it is sent"), strict=True):
         members = [(name, member) for name, member in MEMBERS.items() if member.kind == kind]
         _print(title, [(name, member.summary, member.claim) for name, member in members])
     heading, *rows = combinations()
-    table = Table(*heading, title="What combines with what, as in bf16+allreduce")
+    table = Table(*heading, title="Which parts combine, as in bf16+allreduce")
     for row in rows:
         table.add_row(*row)
     Console().print(table)
-    print("Without a part that says when, gradients are exchanged in every step. docs/choose-a-strategy.md has more.")
+    print("By default workers exchange gradients in every step; see docs/choose-a-strategy.md.")
 
 
 def feeds() -> None:
@@ -73,7 +73,7 @@ def _options(options: type[Any]) -> Iterable[str]:
 
 
 def _meanings(options: type[Any]) -> dict[str, str]:
-    """The text under each field of a dataclass, as readers of the code see it."""
+    """The docstring under each field of a dataclass, by the field's name."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     assert isinstance(definition, ast.ClassDef)
     texts = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paceline.devices import cpu, cuda
 from paceline.errors import DataError
+from paceline.numbers import count
 from paceline.references.published import known_devices
 from paceline.testbed import tools
 
@@ -31,11 +32,11 @@ def doctor() -> None:
 
 def _devices() -> Iterator[tuple[str, bool, str]]:
     cores = cpu.available_cores()
-    yield "device cpu", True, f"{len(cores)} cores ({', '.join(map(str, cores))}), one device each"
+    yield "device cpu", True, f"{count(len(cores), 'core')} ({', '.join(map(str, cores))}), one device each"
     gpus = cuda.available_gpus()
-    yield "device cuda", gpus > 0, f"{gpus} GPUs" if gpus else "no NVIDIA driver shows a GPU"
+    yield "device cuda", gpus > 0, count(gpus, "GPU") if gpus else "this process sees no NVIDIA GPU"
     mps = shutil.which("nvidia-cuda-mps-control")
-    yield "MPS daemon", mps is not None, mps or "comes with NVIDIA's driver; only for several workers per GPU"
+    yield "MPS daemon", mps is not None, mps or "comes with NVIDIA's driver; needed only for several workers per GPU"
 
 
 def _backends() -> Iterator[tuple[str, bool, str]]:
@@ -47,9 +48,9 @@ def _backends() -> Iterator[tuple[str, bool, str]]:
         yield "torch", False, f"{error}: pip install -c constraints.txt paceline"
         return
     yield "torch", True, version
-    yield "backend gloo", dist.is_gloo_available(), "exchange between workers on CPU, or on a shared GPU"
+    yield "backend gloo", dist.is_gloo_available(), "communication between workers on CPU, or on a shared GPU"
     nccl = dist.is_nccl_available()
-    yield "backend nccl", nccl, "exchange between GPUs" if nccl else "needs a CUDA build of torch"
+    yield "backend nccl", nccl, "communication between GPUs" if nccl else "needs a CUDA build of torch"
     yield "ZeroMQ", True, f"parameter servers, pyzmq {importlib.metadata.version('pyzmq')}"
 
 
@@ -66,12 +67,12 @@ def _testbed() -> Iterator[tuple[str, bool, str]]:
     yield (
         "testbed",
         why is None,
-        why or "`paceline testbed`: several hosts on this machine, with links of a chosen rate",
+        why or "`paceline testbed`: several emulated hosts on this machine, with links of a chosen bandwidth",
     )
-    yield "emulated devices", True, f"--device emulated:NAME, of published rates: {', '.join(known_devices())}"
+    yield "emulated devices", True, f"--device emulated:NAME, with published rates: {', '.join(known_devices())}"
     if why is None:
         delay = tools.can_delay()
-        missing = "this kernel has no netem: bandwidths can be chosen, latencies cannot"
+        missing = "this kernel has no netem: you can set bandwidths, but not latencies"
         yield "testbed: latency", delay, "netem" if delay else missing
 
 

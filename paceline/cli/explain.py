@@ -1,4 +1,4 @@
-"""`paceline explain`: where the time went, and what to do."""
+"""`paceline explain`: explain where the time went, and suggest what to do."""
 
 import json as json_format
 from pathlib import Path
@@ -10,14 +10,16 @@ from paceline.errors import SpecError
 
 
 def explain(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Records, folders of runs, or of a study.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Records, run folders or study folders.")],
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a Chrome trace of one run; ui.perfetto.dev opens it.")
+        Path | None, typer.Option(metavar="FILE", help="Write a Chrome trace of one run, for ui.perfetto.dev.")
     ] = None,
     steps: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Steps in the trace (default: the first timed, and a sample).")
+        str | None, typer.Option(metavar="A-B", help="Steps in the trace (default: the first timed ones and a sample).")
     ] = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Compare records of different machines, too.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare records even if they are of different machines.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Explain where the time of a run went, or how far from ideal a study's settings are and why.
@@ -43,15 +45,15 @@ def explain(
 
     chosen = parse_steps(steps) if steps is not None else None
     if chosen is not None and trace is None:
-        raise SpecError(f"--steps {steps} is for a trace: add --trace FILE.")
+        raise SpecError(f"--steps {steps} needs a trace: add --trace FILE.")
     found = find(paths)
     if trace is not None and len(found.runs) > 1:
-        raise SpecError(f"--trace shows one run, but these are {len(found.runs)}: give one record.")
-    told = account(found, anyway=anyway)
+        raise SpecError(f"--trace shows one run, but these paths hold {len(found.runs)}: give one record.")
+    explained = account(found, anyway=anyway)
     if json:
-        print(json_format.dumps(as_data(told), indent=2, allow_nan=False))
+        print(json_format.dumps(as_data(explained), indent=2, allow_nan=False))
     else:
-        print_account(told, Console(highlight=False, soft_wrap=True))
+        print_account(explained, Console(highlight=False, soft_wrap=True))
     if trace is not None:
         written = write_trace(found.runs[0], trace, chosen)
         Console(stderr=True, highlight=False, soft_wrap=True).print(

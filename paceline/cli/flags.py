@@ -12,13 +12,13 @@ from paceline.settings import Names, Seconds, Setting, written
 Command = Callable[..., None]
 
 _NUMBERS: Mapping[Any, str] = {int: "N", float: "X", Seconds: "TIME"}
-"""What stands for a number of each type in the help; a study takes several of them, separated by commas."""
+"""The placeholder in the help for each type of number; a study takes several values, separated by commas."""
 
 _WORDS: Mapping[Any, str] = {bool: "on|off", Names: "NAME,…"}
 
 
 def with_flags(parameters: Mapping[str, Any]) -> Callable[[Command], Command]:
-    """Put flags (name → annotated type and default) in place of a verb's `**flags`, after its own parameters."""
+    """Replace a verb's `**flags` by flags (name → annotated type and default), after its own parameters."""
 
     def decorate(verb: Command) -> Command:
         signature = inspect.signature(verb)
@@ -41,7 +41,7 @@ def with_flags(parameters: Mapping[str, Any]) -> Callable[[Command], Command]:
 def single(setting: Setting) -> tuple[Any, Any]:
     """A flag with one value, as text: `Setting.parse` reads it, so that a wrong value is refused by the setting's rule.
 
-    None means that it was not typed, so that the declaration keeps the default.
+    None means that the user did not give it; the setting's declaration holds the default.
     """
     implicit = setting.default in (None, (), dataclasses.MISSING) or "(default" in setting.help
     shown = "" if implicit else f" (default: {written(setting.default)})"
@@ -57,7 +57,7 @@ def switch(setting: Setting) -> tuple[Any, Any]:
 
 
 def repeated(setting: Setting) -> tuple[Any, Any]:
-    """A flag that may be given several times, each time with one value or, of numbers, several."""
+    """A flag that may be repeated; each time it takes one value or, for numbers, a list."""
     text = setting.axis_help or setting.help
     metavar = _metavar(setting) + (",…" if setting.type in _NUMBERS else "")
     option = typer.Option(setting.flag, help=text, metavar=metavar, rich_help_panel=setting.group)

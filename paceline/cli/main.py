@@ -1,4 +1,4 @@
-"""The command line: verbs, one catch for every error, and the exit codes 0, 1 and 2."""
+"""The command line: its verbs, one handler for every error, and the exit codes 0, 1 and 2."""
 
 import errno
 import os
@@ -64,5 +64,5 @@ def main() -> None:
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """SIGTERM and a closed terminal end a run in order, as Ctrl-C does."""
+    """Stop a run cleanly on SIGTERM or when the terminal closes, as Ctrl-C does."""
     raise KeyboardInterrupt

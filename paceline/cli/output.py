@@ -1,4 +1,4 @@
-"""Folders that are claimed without overwriting, and summaries for people."""
+"""Create output folders without overwriting anything, and print summaries."""
 
 import os
 from dataclasses import asdict
@@ -18,7 +18,7 @@ from paceline.units import human_bytes, human_seconds
 
 
 def claim_folder(out: Path | None, *, default: Path, resume: str | None) -> Path:
-    """The folder for a run's files, writable and without another run's; nothing in it is touched."""
+    """Return a writable folder without another run's files; existing files stay unchanged."""
     folder = out if out is not None else _free(default)
     try:
         if (folder / FILE_NAME).exists():
@@ -28,7 +28,7 @@ def claim_folder(out: Path | None, *, default: Path, resume: str | None) -> Path
             raise OutputError(f"{folder} holds another run's checkpoints: choose another --out, or --resume {folder}.")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"--out {folder} cannot be made ({error.strerror}): choose another folder.") from error
+        raise OutputError(f"--out {folder} cannot be created ({error.strerror}): choose another folder.") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"--out {folder} cannot be written: choose another folder, or change its permissions.")
     return folder
@@ -43,12 +43,12 @@ def _free(folder: Path) -> Path:
 
 
 def interval(throughput: Throughput) -> str:
-    """`512 (505–520)`: the median and its 95 % interval, or a word where there is no useful interval."""
+    """`512 (505–520)`: the median and its 95 % interval, or a remark where the interval is missing or too wide."""
     figure = Figure.of(throughput)
     if figure.low is None or figure.high is None:
         return f"{rate(figure.value)} (no interval)"
     if figure.vague:
-        return f"{rate(figure.value)} (uncertain: the interval reaches beyond half or twice of it)"
+        return f"{rate(figure.value)} (uncertain: the 95 % interval spans more than 2x)"
     return f"{rate(figure.value)} ({rate(figure.low)}–{rate(figure.high)})"
 
 
@@ -58,13 +58,13 @@ def print_summary(record: Record, folder: Path) -> None:
     spec, learning = record.spec, record.learning
     console.print(
         f"[bold]{spec.workload}[/bold] · {spec.strategy} · {count(spec.workers, 'worker')} on "
-        f"{count(record.devices, 'device')} · batch {record.batch} per worker, {learning.global_batch} in all"
+        f"{count(record.devices, 'device')} · batch {record.batch} per worker, {learning.global_batch} in total"
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     limit = host_was_limit([record])
     marked = " (host-limited)" if limit else ""
     facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput.unit}{marked}")
-    way = ", counted beforehand" if spec.timing != "detected" else ""
+    way = ", fixed in advance" if spec.timing != "detected" else ""
     facts.add_row("timed", f"{count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
     facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
     facts.add_row("busy", _busy(record))
@@ -91,7 +91,7 @@ def print_summary(record: Record, folder: Path) -> None:
 
 
 def number(value: float | None) -> str:
-    """Five digits, or a word where a figure was not finite."""
+    """Format with five digits; `not finite` where a figure was NaN or infinite."""
     return significant(value, 5) if value is not None else "not finite"
 
 
@@ -101,16 +101,16 @@ def _phases(record: Record) -> str:
 
 
 def _busy(record: Record) -> str:
-    """How busy the devices were, and how much of the exchange was hidden."""
+    """How busy the devices were, and how much of the exchange overlapped with backward."""
     devices = ", ".join(f"{row.device} {row.busy_percent:.0f}%" for row in record.utilisation if row.busy_percent)
     if record.overlap is None or not record.overlap.busy:
         return devices or "not measured"
     hidden = record.overlap.hidden / record.overlap.busy
-    return f"{devices or 'not measured'}; {hidden:.0%} of the exchange hidden behind backward"
+    return f"{devices or 'not measured'}; {hidden:.0%} of the exchange overlapped with backward"
 
 
 def _emulated(emulation: Emulation) -> str:
-    """Where the devices' time comes from, and how busy the machine was with it."""
+    """Where the emulated devices' timing comes from, and how busy the host's cores were."""
     sources = "; ".join(dict.fromkeys(device.source.rstrip(".") for device in emulation.devices))
     busy = emulation.host_busy_percent
     slow = f"slow motion {emulation.slow_motion:g}, " if emulation.slow_motion != 1 else ""

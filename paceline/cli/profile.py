@@ -1,4 +1,4 @@
-"""`paceline profile`: what a device needs for a step of a workload, for emulation and projection."""
+"""`paceline profile`: measure how long a device takes for each part of a step, for emulation and projection."""
 
 import tempfile
 from pathlib import Path
@@ -33,7 +33,7 @@ def profile(
     until_percent: Annotated[
         float, typer.Option(help="Stop once the throughput is known within ± this many percent.")
     ] = 2.0,
-    seconds: Annotated[str, typer.Option(help="Upper limit of the time: 30s, 5m.")] = "60s",
+    seconds: Annotated[str, typer.Option(help="Upper limit on the time: 30s, 5m.")] = "60s",
     out: Annotated[
         Path | None, typer.Option(help="The profile's file (default: profiles/WORKLOAD-batchB.json).")
     ] = None,
@@ -44,7 +44,7 @@ def profile(
     from paceline.engines.plan import plan
 
     if is_emulated(device):
-        raise SpecError(f"--device {device}: a profile is of a device that computes. Use auto, cpu or cuda.")
+        raise SpecError(f"--device {device} cannot be profiled: it does not compute. Use auto, cpu or cuda.")
     planned = plan(
         RunSpec(
             workload=workload,

@@ -18,7 +18,7 @@ _LINE_EVERY_SECONDS = 5.0
 
 
 class _Pace:
-    """Samples per second since the first report, in the time of the devices."""
+    """Samples per second since the first report, in device time."""
 
     def __init__(self, slow_motion: float) -> None:
         self._slow_motion = slow_motion
@@ -33,7 +33,7 @@ class _Pace:
         return (samples - self._first[1]) / seconds * self._slow_motion if seconds > 0.2 else None
 
     def line(self, step: str, samples: int, loss: float | None) -> str:
-        """`step 12 · loss 0.31 · 512 samples/s`, as far as there is a loss and a rate."""
+        """`step 12 · loss 0.31 · 512 samples/s`, without loss or rate where they are unknown."""
         rate = self.rate(samples)
         of_loss = "" if loss is None else f" · loss {significant(loss)}"
         return f"step {step}{of_loss}" + (f" · {significant(rate)} samples/s" if rate else "")
@@ -61,23 +61,23 @@ class BarDisplay:
         self._task: TaskID = self.bar.add_task(title, total=None, figures="starting workers")
 
     def ready(self, *, step: int, total_steps: int | None) -> None:
-        """The length is known now."""
+        """Take note of the run's length, which is known now."""
         self._begun = time.monotonic()
         total = float(total_steps) if total_steps is not None else self._seconds
         self.bar.update(self._task, total=total, completed=step if total_steps else 0, figures="first step")
 
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
-        """Steps done, or seconds where the run is limited by time."""
+        """Show the steps done, or the seconds where time limits the run."""
         figures = self._pace.line(str(step), samples, loss)
         done = step if self._seconds is None else min(time.monotonic() - self._begun, self._seconds)
         self.bar.update(self._task, completed=done, figures=figures)
 
     def validation(self, result: Validation) -> None:
-        """A line that stays."""
+        """Print a permanent line above the bar."""
         self._console.print(_validation_line(result), highlight=False)
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line above the bar."""
         self._console.print(text, highlight=False)
 
 
@@ -92,22 +92,22 @@ class LineDisplay:
         self.note(f"{title}: starting workers")
 
     def ready(self, *, step: int, total_steps: int | None) -> None:
-        """The length is known now."""
+        """Take note of the run's length, which is known now."""
         self._total = total_steps
 
     def progress(self, *, step: int, samples: int, loss: float | None) -> None:
-        """Now and then, a line."""
+        """Print a line every few seconds."""
         line = self._pace.line(f"{step}/{self._total}" if self._total else str(step), samples, loss)
         if time.monotonic() - self._last >= _LINE_EVERY_SECONDS:
             self._last = time.monotonic()
             self.note(line)
 
     def validation(self, result: Validation) -> None:
-        """A line."""
+        """Print a line."""
         self.note(_validation_line(result))
 
     def note(self, text: str) -> None:
-        """A line."""
+        """Print a line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""`paceline project`: what more workers, or another network, would bring."""
+"""`paceline project`: predict the throughput of more workers or another network."""
 
 import json as json_format
 import time
@@ -33,59 +33,67 @@ _POINTS, _WHAT_IF, _ANSWER = "What to project", "What if (from records of runs)"
 Source = Annotated[
     list[str], typer.Argument(metavar="SOURCE…", help="A CSV table, a reference's name, a study, or records.")
 ]
-Workers = Annotated[str | None, typer.Option(rich_help_panel=_POINTS, help="Counts: 1..64 or 1,2,4 (default: 1..64).")]
+Workers = Annotated[
+    str | None, typer.Option(rich_help_panel=_POINTS, help="Numbers of workers: 1..64 or 1,2,4 (default: 1..64).")
+]
 At = Annotated[
     Path | None,
-    typer.Option(rich_help_panel=_POINTS, metavar="FILE.csv", help="Points instead: workers, nodes, batch."),
+    typer.Option(
+        rich_help_panel=_POINTS, metavar="FILE.csv", help="Read points from a CSV file: workers, nodes, batch."
+    ),
 ]
-WorkersPerNode = Annotated[int | None, typer.Option(rich_help_panel=_POINTS, help="How many workers fill a node.")]
+WorkersPerNode = Annotated[int | None, typer.Option(rich_help_panel=_POINTS, help="Workers per node.")]
 Batch = Annotated[
-    float | None, typer.Option(rich_help_panel=_POINTS, help="Samples per worker (default: as measured).")
+    float | None, typer.Option(rich_help_panel=_POINTS, help="Batch size per worker (default: as measured).")
 ]
-Series = Annotated[str | None, typer.Option(rich_help_panel=_POINTS, help="Which of several series in the source.")]
+Series = Annotated[
+    str | None, typer.Option(rich_help_panel=_POINTS, help="The series to use, if the source has several.")
+]
 Strategy = Annotated[
     str | None,
-    typer.Option(rich_help_panel=_WHAT_IF, help="Any of `paceline strategies`: ps, bf16+allreduce:bucket=4MB."),
+    typer.Option(rich_help_panel=_WHAT_IF, help="Another strategy: ps, bf16+allreduce:bucket=4MB."),
 ]
 NetworkText = Annotated[
-    str | None, typer.Option("--network", rich_help_panel=_WHAT_IF, help="Between nodes: 1Gbps,latency=50us.")
+    str | None,
+    typer.Option("--network", rich_help_panel=_WHAT_IF, help="The network between nodes: 1Gbps,latency=50us."),
 ]
 DeviceSpeed = Annotated[
-    float, typer.Option(rich_help_panel=_WHAT_IF, help="How many times as fast devices compute: 2.")
+    float, typer.Option(rich_help_panel=_WHAT_IF, help="Devices compute this many times as fast: 2.")
 ]
-FeedSpeed = Annotated[float, typer.Option(rich_help_panel=_WHAT_IF, help="How many times as fast batches come: 2.")]
+FeedSpeed = Annotated[float, typer.Option(rich_help_panel=_WHAT_IF, help="Batches arrive this many times as fast: 2.")]
 Other = Annotated[
     str | None,
     typer.Option(
         "--break-even",
         metavar="STRATEGY",
         rich_help_panel=_WHAT_IF,
-        help="At which bandwidth this one is as fast, with the most workers asked for.",
+        help="Find the bandwidth at which this strategy is as fast, at the largest number of workers asked for.",
     ),
 ]
 Efficiency = Annotated[
-    float | None, typer.Option(rich_help_panel=_ANSWER, help="How many workers reach this share of the ideal: 0.8.")
+    float | None, typer.Option(rich_help_panel=_ANSWER, help="Find how many workers reach this efficiency: 0.8.")
 ]
 Price = Annotated[
-    float | None, typer.Option(rich_help_panel=_ANSWER, help="Of a worker for an hour: adds the cost of a million.")
+    float | None,
+    typer.Option(rich_help_panel=_ANSWER, help="Price of a worker per hour; adds the cost per million units."),
 ]
 ToLoss = Annotated[
     float | None,
-    typer.Option(rich_help_panel=_ANSWER, help="Adds the time to this loss, from runs at several batches."),
+    typer.Option(rich_help_panel=_ANSWER, help="Add the time to reach this loss, from runs with several batch sizes."),
 ]
 Target = Annotated[
     Path | None,
     typer.Option(
         rich_help_panel=_ANSWER,
         metavar="PATH",
-        help="Those runs, if not the source's: a study; or a CSV of global_batch,samples.",
+        help="Other runs for the time to a loss: a study or, without --to-loss, a CSV of global_batch,samples.",
     ),
 ]
 ChartFile = Annotated[
     Path | None,
     typer.Option("--chart", rich_help_panel=_ANSWER, metavar="FILE.svg|png", help="Draw the curve with its bands."),
 ]
-Anyway = Annotated[bool, typer.Option("--anyway", help="Use records of different machines together.")]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Use records together even if they are of different machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
@@ -150,7 +158,7 @@ def project(
 
 @dataclass(frozen=True)
 class _Asked:
-    """All that is asked, wherever the answer comes from."""
+    """Everything the user asked for, whether a table or records answer it."""
 
     points: "list[Point]"
     question: "Question"
@@ -162,7 +170,7 @@ class _Asked:
 
     @property
     def what_if(self) -> bool:
-        """Whether it takes records to answer."""
+        """Whether the answer needs records of runs."""
         from paceline.project.questions.whatif import Question
 
         return self.question != Question(workers_per_node=self.question.workers_per_node) or bool(self.break_even)
@@ -170,15 +178,15 @@ class _Asked:
 
 def _check(efficiency: float | None, price: float | None, chart: Path | None) -> None:
     if efficiency is not None and not 0 < efficiency <= 1:
-        raise SpecError(f"--efficiency {efficiency:g} is not valid: it is a share of the ideal, as in 0.8.")
+        raise SpecError(f"--efficiency {efficiency:g} is not valid: it must be a share of the ideal, as in 0.8.")
     if price is not None and not 0 < price < float("inf"):
         raise SpecError(f"--price {price:g} is not valid: it must be above 0.")
     if chart is not None and chart.suffix.lower() not in _PICTURES:
-        raise OutputError(f"--chart {chart} is not the name of a picture: end it in {' or '.join(_PICTURES)}.")
+        raise OutputError(f"--chart {chart} is not a picture file: its name must end in {' or '.join(_PICTURES)}.")
 
 
 def _points(workers: str | None, at: Path | None, workers_per_node: int | None, batch: float | None) -> "list[Point]":
-    """Of the file or of the range; what a line of the file does not say, the other flags do."""
+    """The points of the file or of the range; the other flags fill in what a line of the file leaves out."""
     from paceline.project.questions.points import on_nodes, parse_workers, read_points
 
     if at is None:
@@ -191,14 +199,14 @@ def _points(workers: str | None, at: Path | None, workers_per_node: int | None, 
 
 
 def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Record], tuple[str, ...]]":
-    """A table, or the records that the paths hold; and what to know about them."""
+    """A table, or the records that the paths hold, with notes about them."""
     from paceline import references
     from paceline.measure.runs import find, of_one_machine
     from paceline.references import spreadsheet
 
     tables = [name for name in source if name in references.names() or Path(name).suffix.lower() in _TABLES]
     if tables and len(source) > 1:
-        raise SpecError(f"{tables[0]} is a table, and one table is projected at a time: give it alone.")
+        raise SpecError(f"{tables[0]} is a table, and only one table can be projected at a time: give it alone.")
     if tables:
         named = tables[0] in references.names()
         return references.load(tables[0]) if named else spreadsheet.read(Path(tables[0])), ()
@@ -208,7 +216,7 @@ def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Rec
 
 
 def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked) -> "tuple[Answer, list[ExtraAnswer]]":
-    """The curve, and what else is asked about it."""
+    """The curve, and the answers to further questions about it."""
     from paceline.project.curve import Point
     from paceline.project.questions import extra
     from paceline.project.questions.answer import Runs
@@ -254,24 +262,25 @@ def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarge
     if path is not None and path.suffix.lower() in _TABLES:
         if loss is not None:
             raise SpecError(
-                f"--to-loss {loss:g} is for records, and the runs of {path} reached theirs: give one of both."
+                f"--to-loss {loss:g} is for records, but the runs in {path} "
+                "already have their own target: give only one of the two."
             )
         return targets.fit_samples(targets.read_runs(path)), "the target"
     if loss is None:
-        raise SpecError(f"--target {path} holds losses, not one: say which with --to-loss.")
+        raise SpecError(f"--target {path} holds many losses: choose one with --to-loss.")
     if path is not None:
         records, _ = _read([str(path)], anyway=False)
     elif runs is not None:
         records = list(runs.records)
     else:
-        raise SpecError(f"--to-loss {loss:g}: a table of speeds holds no losses: add --target with a study or a CSV.")
+        raise SpecError(f"--to-loss {loss:g}: a table holds no losses. Add --target with a study or a CSV.")
     if not isinstance(records, list) or (runs and {r.spec.workload for r in records} != {runs.workload}):
-        raise SpecError(f"--target {path} is not of the source's workload: give runs of the same one, or a CSV file.")
+        raise SpecError(f"--target {path} holds another workload: give runs of the source's, or a CSV file.")
     return targets.fit_samples(targets.reached(records, loss)), f"a loss of {loss:g}"
 
 
 def _shown(points: "Sequence[Point]") -> "Iterator[Point]":
-    """The points, one by one; from two seconds on how far it is, on stderr: a bar, or a line every few seconds."""
+    """Yield the points one by one; after two seconds show progress on stderr, as a bar or a line every few seconds."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -296,7 +305,7 @@ def _draw(answer: "Answer", file: Path) -> None:
     try:
         write_whole(file, png(drawn) if file.suffix.lower() == ".png" else drawn)
     except OSError as error:
-        raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another place.") from error
+        raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another file.") from error
 
 
 def _print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
@@ -309,7 +318,7 @@ def _print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
 
 
 def _print(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
-    """Words first, then the table."""
+    """Print the sentences first, then the table."""
     from rich.console import Console
 
     from paceline.project.questions import words
@@ -328,7 +337,7 @@ def _print(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
 
 
 def _print_table(columns: dict[str, list[str]], console: "Console") -> None:
-    """As wide as it needs to be in a file; on a narrow terminal without what can best be spared."""
+    """Print the full width to a file; leave out the least important columns on a narrow terminal."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table

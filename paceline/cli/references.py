@@ -1,4 +1,4 @@
-"""`paceline references`: published tables, and the audit of any table, theirs or ours."""
+"""`paceline references`: show published tables, and audit any table."""
 
 import json as json_format
 from collections import Counter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paceline.references.layout import PublishedTable
 
 app = typer.Typer(
-    help="Published tables to compare with, and the audit of any table.",
+    help="Show published tables, and audit any table.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -47,10 +47,10 @@ def list_all(json: Annotated[bool, typer.Option("--json", help="Print one JSON o
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A reference; `paceline references list` has them.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A reference that `paceline references list` shows.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Show a reference as its readers know it, where it comes from, and what is wrong in it.
+    """Show a reference as published, where it comes from, and what the audit finds in it.
 
     Examples:
 
@@ -68,7 +68,7 @@ def show(
         return
     console = _console()
     _print_reference(reference, console)
-    console.print("[bold]What is wrong in it, or explains it[/bold]")
+    console.print("[bold]What the audit finds[/bold]")
     _print_findings(reference, findings, console)
 
 
@@ -79,14 +79,16 @@ def check(
         typer.Argument(metavar="[NAME|FILE.csv|STUDY|RECORD]…", help="What to audit (default: all references)."),
     ] = None,
     projection: Annotated[
-        bool, typer.Option("--projection", help="Instead: hide the largest rows and project them from the rest.")
+        bool, typer.Option("--projection", help="Hide the largest rows and project them from the rest instead.")
     ] = False,
-    page: Annotated[Path | None, typer.Option(help="With --projection: write it there, in Markdown.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="With --projection: write the result to this Markdown file.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Audit tables, published or your own: do the figures follow from one another, and is like compared with like?
+    """Audit tables, published or your own: are the figures consistent, and are the comparisons fair?
 
-    Ends with 0 when no fault was found, with 1 otherwise.
+    The exit code is 0 when no fault was found, and 1 otherwise.
 
     Examples:
 
@@ -107,8 +109,8 @@ def check(
     audited = [(table, audit(table)) for table in map(_find, tables or references.names())]
     count = Counter(finding.severity for _, findings in audited for finding in findings)
     if json:
-        told = [{**_head(table), "findings": _findings_as_data(findings)} for table, findings in audited]
-        _print_json({"tables": told, "faults": count["fault"], "warnings": count["warning"], "notes": count["note"]})
+        rows = [{**_head(table), "findings": _findings_as_data(findings)} for table, findings in audited]
+        _print_json({"tables": rows, "faults": count["fault"], "warnings": count["warning"], "notes": count["note"]})
     else:
         console = _console()
         for table, findings in audited:
@@ -122,9 +124,9 @@ def check(
 
 
 def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool) -> None:
-    """How well hidden rows are projected, of all tables at hand."""
+    """Show how well hidden rows are projected, over all available tables."""
     if tables:
-        raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all that are at hand.")
+        raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all available ones.")
     from paceline.files import write_whole
     from paceline.project.laws import check as projection
     from paceline.project.laws.heldout import cases
@@ -188,25 +190,25 @@ def _print_reference(reference: "Reference", console: "Console") -> None:
 
 
 def _facts(reference: "Reference") -> dict[str, str]:
-    """What to know beside the figures."""
+    """Facts about the reference beside its figures."""
     series = reference.series
     batches = sorted({row.batch for s in series for row in s.rows if row.batch is not None})
     windows = {s.method.window_includes for s in series}
     included = sorted({what for window in windows for what in window or ()})
-    timed = f"with {', '.join(included)}" if included else "steps only" if None not in windows else "not said"
+    timed = f"with {', '.join(included)}" if included else "steps only" if None not in windows else "not stated"
     return {
         "source": reference.source,
         "hardware": reference.hardware,
         "workload": reference.workload,
-        "scaling": ", ".join(sorted({s.scaling for s in series if s.scaling})) or "not said",
-        "batch": f"{', '.join(map(str, batches))} per worker" if batches else "not said",
+        "scaling": ", ".join(sorted({s.scaling for s in series if s.scaling})) or "not stated",
+        "batch": f"{', '.join(map(str, batches))} per worker" if batches else "not stated",
         "baseline": reference.baseline,
         "timed": timed,
     }
 
 
 def _print_table(table: "PublishedTable", console: "Console") -> None:
-    """Nothing is cut where the output is a file."""
+    """Print a table; a file gets its full width."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table as Grid
@@ -233,7 +235,7 @@ def _print_findings(table: "Reference", findings: "Sequence[Finding]", console: 
 
 
 def _where(table: "Reference", finding: "Finding") -> str:
-    """The series, unless it is all of them; many are counted."""
+    """Which series a finding is about: empty for all of them, a count where there are many."""
     if len(finding.series) == len(table.series):
         return ""
     if len(finding.series) > _FEW_SERIES:
@@ -256,7 +258,7 @@ def _console() -> "Console":
 
 
 def _safe(text: str) -> str:
-    """As text, whatever brackets are in it."""
+    """Escape brackets, which Rich would read as markup."""
     from rich.markup import escape
 
     return escape(text)
@@ -267,7 +269,7 @@ def _head(table: "Reference") -> dict[str, Any]:
 
 
 def _as_data(reference: "Reference") -> dict[str, Any]:
-    """Everything, with speed-up and efficiency by the one definition."""
+    """All rows, with speed-up and efficiency computed by one definition."""
     data = asdict(reference)
     for series, told in zip(reference.series, data["series"], strict=True):
         for row, cells in zip(series.rows, told["rows"], strict=True):

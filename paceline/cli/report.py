@@ -1,4 +1,4 @@
-"""`paceline report`: one page of a study's results, with Markdown and pictures beside it."""
+"""`paceline report`: write one page of a study's results, with Markdown and pictures next to it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,20 +7,24 @@ import typer
 
 
 def report(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="STUDY…", help="Folders of studies; records and runs' folders, too.")
-    ],
-    out: Annotated[Path, typer.Option(help="The page; Markdown and pictures go beside it.")] = Path("report.html"),
+    paths: Annotated[list[Path], typer.Argument(metavar="STUDY…", help="Study folders, run folders or records.")],
+    out: Annotated[Path, typer.Option(help="The page; Markdown and pictures are written next to it.")] = Path(
+        "report.html"
+    ),
     style: Annotated[
         str | None, typer.Option(metavar="NAME", help="Add tables in a published layout: seed-000 to seed-004.")
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE.csv", help="Draw a reference's speed-up and efficiency beside ours."),
+        typer.Option(
+            metavar="NAME|FILE.csv", help="Draw a reference's speed-up and efficiency next to the measured ones."
+        ),
     ] = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Show records of different machines together.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Show records together even if they are of different machines.")
+    ] = False,
 ) -> None:
-    """Write one page that shows how a study's settings scale, why, and what was measured; it needs no network.
+    """Write one page that shows how a study's settings scale, why, and what was measured. The page needs no network.
 
     Examples:
 

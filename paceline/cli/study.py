@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _MANY = 1_000
 _REASONS = 10
 _NOT_KNOWN = (
-    "unknown, because the length of the runs is given in steps or epochs, and these could not be timed. Start the "
-    "study: its first run shows it. Stop with Ctrl-C; the same command resumes the study."
+    "unknown, because the runs are given in steps or epochs, and these could not be timed. Start the study: its first "
+    "run shows the time. Stop with Ctrl-C; the same command resumes the study."
 )
 
 _EXAMPLES = """
@@ -77,7 +77,7 @@ def study(
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", rich_help_panel=_RUNNING, help=f"Start even more than {_MANY:,} runs.")
+        bool, typer.Option("--yes", rich_help_panel=_RUNNING, help=f"Allow more than {_MANY:,} runs.")
     ] = False,
     **flags: Any,
 ) -> None:
@@ -110,7 +110,7 @@ def study(
 
         contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats))
     else:
-        _say(f"All {len(contents.records)} runs are there already; choose another --out to measure again.")
+        _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
     _show(grid, contents, store, csv, as_json=json)
     if contents.failures:
         sys.exit(1)
@@ -124,7 +124,7 @@ def _say(text: str) -> None:
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the flags that the user gave, by the names that TOML files use."""
+    """The values of the flags that the user gave, by the names used in TOML files."""
     typed = {name: value for name, value in flags.items() if value not in (None, False, [])}
     return {
         name: _own_value(STUDY_SETTINGS[name], value) if name in STUDY_SETTINGS else parse_values(name, value)
@@ -175,7 +175,7 @@ def _check_writable(file: Path) -> None:
 
 
 def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
-    """A long list by mistake makes a grid that takes years: show how large it is before anything is done about it."""
+    """Show how large a grid is before building it: a list that is too long by mistake makes a grid that takes years."""
     from paceline.cli.study_output import printing
     from paceline.studies.schedule import asked_seconds
 
@@ -185,9 +185,9 @@ def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
     size = f"{asked.runs:,} runs ({' + '.join(lengths)}, × {asked.repeats:,} repeats) take {expected}"
     if not dry_run:
         raise SpecError(
-            f"{size}: above {_MANY:,} runs a study starts only with --yes. Try --dry-run, or shorter lists."
+            f"{size}: a study of more than {_MANY:,} runs starts only with --yes. Try --dry-run, or shorter lists."
         )
-    note = f"{size}. Above {_MANY:,} runs the grid is listed, and started, only with --yes."
+    note = f"{size}. Above {_MANY:,} runs, the grid is listed and started only with --yes."
     with printing():
         print(_grid_as_json(asked, asked.runs, None, seconds, cells=None, notes=[note]) if as_json else note)
 
@@ -201,7 +201,7 @@ def _grid_as_json(
 
 
 def _check_folder(store: "Store", grid: "Grid", *, skip: bool) -> None:
-    """Refuse a folder with another study; where runs cannot be planned here, what is missing for them is the reason."""
+    """Refuse a folder with another study; if some runs cannot be planned here, report that as the reason instead."""
     try:
         store.check(grid)
     except OutputError:

@@ -1,4 +1,4 @@
-"""A study's tables on stdout: as wide as they need to be, and one figure under the other where there is no room."""
+"""A study's tables on stdout, at full width, or as one block per row where the terminal is too narrow."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _GAP = 2
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Flush what is printed here, and raise an error where it could not be written, such as on a full disk."""
+    """Flush what is printed here, and raise an error if it could not be written, for example on a full disk."""
     try:
         yield
         sys.stdout.flush()
@@ -34,7 +34,7 @@ def printing() -> Iterator[None]:
 
 
 def print_table(table: StudyTable, console: Console) -> None:
-    """Nothing is cut: a terminal too narrow for the columns gets a block per row, and a file gets the full width."""
+    """Print a table without cutting it: a narrow terminal gets a block per row, and a file gets the full width."""
     drawn = _draw(table)
     width = Measurement.get(console, console.options.update(max_width=10_000), drawn).maximum
     console.print(Text(table.title, style="bold"), soft_wrap=not console.is_terminal)

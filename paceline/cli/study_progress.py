@@ -20,7 +20,7 @@ from paceline.units import human_seconds
 
 
 class _Head:
-    """The line above a run's bar; its time left grows shorter while it is looked at."""
+    """The line above a run's bar; its time left counts down."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -45,7 +45,7 @@ class StudyProgress:
 
     @contextlib.contextmanager
     def begin(self, run: Run, place: Place) -> Iterator[Display]:
-        """A run begins; the display shows its progress."""
+        """Begin a run and yield the display that shows its progress."""
         if not self._console.is_terminal:
             yield LineDisplay(self._console, f"{_where(place)} · {self._name(run)}", run.spec)
             return
@@ -54,16 +54,16 @@ class StudyProgress:
             yield display
 
     def done(self, run: Run, record: Record) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         seconds = human_seconds(record.wall_seconds.total)
         self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput.unit}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self.note(f"{self._name(run)} failed: {message}")
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _name(self, run: Run) -> str:

@@ -1,4 +1,4 @@
-"""`paceline testbed`: several hosts on this machine, with links of a chosen rate, and a verb that runs on them."""
+"""`paceline testbed`: emulate several hosts on this machine, link them at a chosen bandwidth, and run on them."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from paceline.grammar import choose
 from paceline.testbed.hosts import Testbed, site
 
 _SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""What follows the flags belongs to the verb."""
+"""Arguments after the flags belong to the verb."""
 
 _USAGE = "--nodes N --bandwidth RATE -- train|study …"
 _VERBS = ("train", "study")
@@ -33,12 +33,12 @@ def make(
         typer.Option(help="Bandwidth of every host's link, in each direction: 1Gbps; or by host: n0=1Gbps,n1=100Mbps."),
     ],
     latency: Annotated[
-        str | None, typer.Option(help="Latency to add between hosts, where the kernel has netem: 50us.")
+        str | None, typer.Option(help="Latency to add between hosts: 50us. Needs netem in the kernel.")
     ] = None,
 ) -> None:
-    """Make several hosts on this machine, join them by real links of a chosen rate, and train or study on them.
+    """Emulate several hosts on this machine, with real links of a chosen bandwidth, and train or study on them.
 
-    Links are measured before every run, and all is gone afterwards. Needs root and iproute2.
+    Links are measured before every run, and everything is removed afterwards. Needs root and iproute2.
     """
     place = site(nodes, bandwidth if latency is None else f"{bandwidth},latency={latency}")
     if not context.args:

@@ -1,4 +1,4 @@
-"""`paceline train`: one run, from flags to a record."""
+"""`paceline train`: run one training and write its record."""
 
 import contextlib
 import sys
@@ -73,7 +73,7 @@ train.__doc__ = f"{train.__doc__}\n{_EXAMPLES}"
 
 
 def _without_length(file: Mapping[str, SettingValue], flags: Mapping[str, SettingValue]) -> Mapping[str, SettingValue]:
-    """The settings of a file; a length given by a flag replaces the file's, whichever kind it is."""
+    """The settings of a file; a length given by a flag replaces any length in the file."""
     lengths = with_role(Role.LENGTH)
     if flags.keys().isdisjoint({*lengths, "timing"}):
         return file
@@ -81,7 +81,7 @@ def _without_length(file: Mapping[str, SettingValue], flags: Mapping[str, Settin
 
 
 def run(spec: RunSpec, out: Path | None, *, as_json: bool, testbed: Testbed | None = None) -> None:
-    """Plan, run and print; on the hosts of a testbed, if there is one."""
+    """Plan the run, execute it and print its summary; on a testbed's hosts if there is one."""
     # Imported here, so that --help answers at once.
     from paceline.cli.output import claim_folder, print_summary
     from paceline.cli.progress import make_display

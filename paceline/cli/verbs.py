@@ -1,4 +1,4 @@
-"""The verbs of the command line, each imported only when someone asks for it."""
+"""The verbs of the command line; each is imported only when it is used."""
 
 import importlib
 from typing import Any, NamedTuple

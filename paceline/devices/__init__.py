@@ -1,1 +1,1 @@
-"""What a worker computes on."""
+"""Devices: what workers compute on."""

@@ -20,7 +20,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Placement:
-    """All processes of a run and the devices they fill."""
+    """All processes of a run and the devices they use."""
 
     kind: Literal["cpu", "cuda", "emulated"]
     backend: Literal["gloo", "nccl"]
@@ -31,17 +31,17 @@ class Placement:
 
     @property
     def devices(self) -> int:
-        """How many devices are used, servers' own ones included."""
+        """How many devices are used, including those of servers."""
         return len({slot.device for slot in (*self.workers, *self.servers)})
 
     def local_rank(self, rank: int) -> int:
-        """A worker's number among those of its node."""
+        """A worker's number among the workers of its node."""
         return sum(slot.node == self.workers[rank].node for slot in self.workers[:rank])
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of the machine."""
+    """What a run needs of the machine."""
 
     workers: int
     workers_per_device: int
@@ -57,6 +57,6 @@ def fitting_workers_per_device(workers: int, devices: int) -> int:
 
 
 def node_of(rank: int, workers: int, nodes: int) -> int:
-    """Neighbours share a node, and nodes have equally many workers, or the first ones one more."""
+    """The node of a rank: consecutive ranks share a node, and the first nodes may have one worker more."""
     each, more = divmod(workers, nodes)
     return rank // (each + 1) if rank < more * (each + 1) else (rank - more) // each

@@ -1,4 +1,4 @@
-"""From `--device` to a placement."""
+"""Turn `--device` into a placement."""
 
 from paceline.devices import cpu, cuda, emulated
 from paceline.devices.base import Demand, Placement
@@ -9,7 +9,7 @@ DEVICES = ("auto", "cpu", "cuda", "emulated:…")
 
 
 def place(device: str, demand: Demand) -> Placement:
-    """Slots for all processes of a run, or a refusal that says what would fit."""
+    """Slots for all processes of a run, or an error that suggests what would fit."""
     if emulated.is_emulated(device):
         return emulated.place(demand, emulated.names_of(device, demand.nodes), cpu.available_cores())
     choose(device, DEVICES, "device")

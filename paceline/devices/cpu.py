@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
 from paceline.errors import DeviceError
+from paceline.numbers import count
 
 
 def available_cores() -> tuple[int, ...]:
@@ -17,7 +18,7 @@ def available_cores() -> tuple[int, ...]:
 def bf16_kernels_work() -> bool:
     """Whether oneDNN's bfloat16 kernels run here: some virtual machines advertise AMX and then trap on it.
 
-    Tried in a forked child, which dies in our place. Call it before this process has threads of its own.
+    Tested in a forked child, which may crash. Call it before this process has threads of its own.
     """
     child = os.fork()
     if child == 0:
@@ -31,7 +32,7 @@ def bf16_kernels_work() -> bool:
 
 
 def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
-    """Slots for workers, filling device after device, then for servers."""
+    """Slots for workers, one device after the other, then for servers."""
     width = demand.cores_per_device
     devices = [cores[i : i + width] for i in range(0, len(cores) - width + 1, width)]
     needed = demand.workers // demand.workers_per_device
@@ -47,8 +48,8 @@ def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
     chosen = demand.server_place or ("own" if len(free) >= demand.servers else "shared")
     if chosen == "own" and len(free) < demand.servers:
         raise DeviceError(
-            f"ps:place=own needs {demand.servers} devices beside the workers' {needed}, but {len(free)} are free: "
-            f"use fewer servers or workers, or place=shared."
+            f"ps:place=own needs {count(demand.servers, 'device')} beside the workers' {needed}, but this machine has "
+            f"{len(free)} left: use fewer servers or workers, or place=shared."
         )
     if chosen == "own":
         servers = tuple(_slot(free[i], width, i % demand.nodes) for i in range(demand.servers))
@@ -58,7 +59,7 @@ def place(demand: Demand, cores: tuple[int, ...]) -> Placement:
 
 
 def _shared(workers: tuple[Slot, ...], node: int, number: int) -> Slot:
-    """A server's slot on a device of its node's workers, device after device."""
+    """A server's slot on a device of its node's workers, in rotation."""
     homes = list({slot.device: slot for slot in workers if slot.node == node}.values())
     return replace(homes[number % len(homes)], threads=1)
 
@@ -72,9 +73,12 @@ def _refuse_too_many(demand: Demand, needed: int, devices: int, cores: int) -> N
     if needed <= devices:
         return
     if devices == 0:
-        raise DeviceError(f"--cores-per-device {demand.cores_per_device} is more than the {cores} cores there are.")
+        raise DeviceError(
+            f"--cores-per-device {demand.cores_per_device} is more than the {cores} available: use fewer."
+        )
     fitting = fitting_workers_per_device(demand.workers, devices)
     raise DeviceError(
-        f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs {needed} devices of "
-        f"{demand.cores_per_device} core(s), but this machine has {devices}: add --workers-per-device {fitting}."
+        f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
+        f"{count(needed, 'device')} of {count(demand.cores_per_device, 'core')}, but this machine has {devices}: "
+        f"add --workers-per-device {fitting}."
     )

@@ -1,4 +1,4 @@
-"""CUDA devices and the MPS daemon. Not run on a GPU here: planned and tested at the seam."""
+"""CUDA devices and the MPS daemon. Not run on a GPU so far: tests use stand-ins for the driver and the daemon."""
 
 import contextlib
 import itertools
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from paceline import numbers
 from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
 from paceline.errors import DeviceError
 
@@ -27,20 +28,23 @@ def available_gpus() -> int:
 
 
 def _is_gpu(name: str, present: int) -> bool:
-    """An index of a GPU that is there, or the identifier of one or of a part of one."""
+    """Whether this is the index of a present GPU, or the identifier of a GPU or a MIG instance."""
     return int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
 
 def place(demand: Demand, gpus: int) -> Placement:
     """Slots on GPUs. NCCL refuses two ranks on one GPU, so workers that share one exchange over gloo."""
     if demand.nodes > 1:
-        raise DeviceError("A testbed's nodes share this machine's GPUs, past its links: use --device cpu.")
+        raise DeviceError(
+            "--device cuda cannot be combined with a testbed: GPUs would bypass its links. Use --device cpu."
+        )
     needed = demand.workers // demand.workers_per_device
     if needed > gpus:
         fitting = fitting_workers_per_device(demand.workers, gpus)
         raise DeviceError(
-            f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs {needed} GPUs, "
-            f"but this machine has {gpus}: " + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
+            f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
+            f"{numbers.count(needed, 'GPU')}, but this machine has {gpus}: "
+            + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
         )
     workers = tuple(Slot(f"cuda:{rank // demand.workers_per_device}") for rank in range(demand.workers))
     backend: Literal["gloo", "nccl"] = "nccl" if demand.workers_per_device == 1 else "gloo"
@@ -49,7 +53,10 @@ def place(demand: Demand, gpus: int) -> Placement:
     free = gpus - needed
     chosen = demand.server_place or ("own" if free >= demand.servers else "shared")
     if chosen == "own" and free < demand.servers:
-        raise DeviceError(f"ps:place=own needs {demand.servers} more GPUs, but {free} are free: use place=shared.")
+        raise DeviceError(
+            f"ps:place=own needs {numbers.count(demand.servers, 'more GPU')}, but this machine has {free} left: "
+            "use place=shared."
+        )
     first, count = (needed, free) if chosen == "own" else (0, needed)
     servers = tuple(Slot(f"cuda:{first + i % count}") for i in range(demand.servers))
     return Placement("cuda", backend, workers, servers, chosen)
@@ -57,7 +64,7 @@ def place(demand: Demand, gpus: int) -> Placement:
 
 @contextlib.contextmanager
 def mps_daemon() -> Iterator[dict[str, str]]:
-    """Run NVIDIA's MPS control daemon for the time of a run; yields the environment that workers need."""
+    """Run NVIDIA's MPS control daemon during a run; yield the environment that workers need."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         raise DeviceError("--mps on needs nvidia-cuda-mps-control, which is not installed: use --mps off.")

@@ -1,4 +1,4 @@
-"""Emulated devices: their forward and backward take their time from figures; parameters and exchange are real."""
+"""Emulated devices: forward and backward take as long as given figures say; parameters and exchange are real."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ _NAMED = re.compile(r"n(0|[1-9][0-9]*)=(.*)")
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A device of which only a rate is known: the model's arithmetic decides how a step divides."""
+    """A device with only a known rate: the model's arithmetic decides how a step divides."""
 
     device: str
     units_per_second: float
     batch: int | None
-    """Samples per step that the rate was measured with; None where it is not known."""
+    """Samples per step that the rate was measured with; None where unknown."""
 
     source: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """A device that was profiled: seconds of the parts of a step, and when each gradient is ready."""
+    """A profiled device: seconds of the parts of a step, and when each gradient is ready."""
 
     device: str
     batch: int
@@ -35,7 +35,7 @@ class Profiled:
     backward_seconds: float
     update_seconds: float
     ready_seconds: Mapping[str, float]
-    """By name of the parameter, since backward began."""
+    """Seconds since backward began, by name of the parameter."""
 
     source: str
 
@@ -44,7 +44,7 @@ Pace: TypeAlias = Rate | Profiled
 
 
 def is_emulated(device: str) -> bool:
-    """Whether a `--device` asks for emulated ones."""
+    """Whether a `--device` requests emulated devices."""
     return PREFIX in device
 
 
@@ -59,14 +59,14 @@ def names_of(device: str, nodes: int) -> tuple[str, ...]:
 
 
 def require_nodes(device: str, nodes: int) -> None:
-    """Refuse the device of a node that there is not."""
+    """Refuse a device for a node that does not exist."""
     for node in _by_node(device):
-        there = "there is n0 only" if nodes == 1 else f"with {nodes} nodes they are n0 to n{nodes - 1}"
+        there = "the only node is n0" if nodes == 1 else f"the nodes are n0 to n{nodes - 1}"
         require(node < nodes, f"--device {device} names n{node}: {there}.")
 
 
 def _by_node(device: str) -> dict[int, str]:
-    """By the node's number; empty where one device is meant for all."""
+    """Devices by the node's number; empty where all nodes have the same."""
     items = [item.strip() for item in device.split(",")]
     if len(items) == 1 and not _NAMED.fullmatch(items[0]):
         return {}
@@ -92,14 +92,14 @@ def _name(text: str) -> str:
 
 
 def place(demand: Demand, names: Sequence[str], cores: tuple[int, ...]) -> Placement:
-    """A device for every worker, or for as many as share one; what they do on the host may run on any of its cores."""
+    """A device for every worker and server slots; their work on the host may run on any of its cores."""
     if demand.cores_per_device != 1:
         raise DeviceError(
             f"--cores-per-device {demand.cores_per_device}: emulated devices have no cores of their own. Leave it out."
         )
     if demand.workers_per_device != 1:
         raise DeviceError(
-            f"--workers-per-device {demand.workers_per_device}: how an emulated device is shared is not known. "
+            f"--workers-per-device {demand.workers_per_device}: workers cannot share an emulated device. "
             "Give every worker its own."
         )
     homes = [node_of(rank, demand.workers, demand.nodes) for rank in range(demand.workers)]

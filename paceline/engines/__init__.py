@@ -1,1 +1,1 @@
-"""What starts workers."""
+"""Engines: they start the workers of a run, supervise them and collect the record."""

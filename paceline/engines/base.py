@@ -1,4 +1,4 @@
-"""What an engine is: it starts the workers of a plan and returns the record."""
+"""The engine protocol: an engine starts the workers of a plan and returns the record."""
 
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,7 @@ class Display(Protocol):
         """A validation is done."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Show a line of text."""
 
 
 class NoDisplay:
@@ -45,7 +45,7 @@ class Engine(Protocol):
     """Starts workers."""
 
     site: Site
-    """Where: plans must be made for it."""
+    """Where it runs; plans must be made for this site."""
 
     def run(self, plan: Plan, out: Path, display: Display) -> Record:
         """Execute a plan; record and sidecar are in `out` afterwards."""

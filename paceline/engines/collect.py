@@ -1,4 +1,4 @@
-"""From the workers' reports to a record and its sidecar, written into the run's folder."""
+"""Turn the workers' reports into a record and its sidecar, and write them into the run's folder."""
 
 import dataclasses
 import os
@@ -40,7 +40,7 @@ from paceline.workers.assignment import series_of
 from paceline.workers.report import WorkerReport
 
 _EXPOSED_SHARE = 0.05
-"""Of a step: an exchange that is exposed for less is too short to tell how busy cores were in it."""
+"""Share of a step; a shorter exposed exchange does not show how busy the cores were during it."""
 
 Links = MeasuredNetwork | None
 """The links between nodes as measured; None on one node."""
@@ -49,7 +49,7 @@ Links = MeasuredNetwork | None
 def collect(
     plan: Plan, reports: Sequence[WorkerReport], scratch: Path, out: Path, *, wall_seconds: float, network: Links
 ) -> Record:
-    """The record of a finished run, saved."""
+    """Make the record of a finished run, and save it."""
     series = [_series(plan, scratch, rank) for rank in range(len(reports))]
     summary = _summary(plan, series)
     first = reports[0]
@@ -95,7 +95,7 @@ def _summary(plan: Plan, series: Sequence[WorkerSeries]) -> Summary:
 
 
 def _series(plan: Plan, scratch: Path, rank: int) -> WorkerSeries:
-    """A worker's series, in the time of the devices; where they were emulated there is no loss."""
+    """A worker's series, in device time; emulated devices have no loss."""
     with np.load(series_of(scratch, rank)) as arrays:
         series = WorkerSeries.of({name: arrays[name] for name in arrays.files})
     if plan.paces:
@@ -150,7 +150,7 @@ def _mean(percents: Sequence[float | None]) -> float | None:
 
 
 def _walls(reports: Sequence[WorkerReport], wall_seconds: float) -> WallSeconds:
-    """How all the time divides; what nothing else took was start-up."""
+    """Divide the wall time; start-up is what remains."""
     training, validation, checkpoints = (
         max(getattr(report.wall_seconds, name) for report in reports)
         for name in ("training", "validation", "checkpoints")
@@ -171,7 +171,7 @@ def _throughput(summary: Summary, unit: str) -> Throughput:
 def _overlap(
     series: Sequence[WorkerSeries], timed: Sequence[slice], phases: Phases, sent_bytes: float
 ) -> Overlap | None:
-    """What was hidden is seen in the buckets; what was exposed is what the workers stood still for."""
+    """The buckets show the overlapped part; the exposed part is the time for which workers were blocked."""
     hidden = hidden_seconds(series, timed)
     if hidden is None or not sent_bytes:
         return None
@@ -180,9 +180,9 @@ def _overlap(
 
 
 def _learning(plan: Plan, reports: Sequence[WorkerReport], series: Sequence[WorkerSeries]) -> Learning:
-    """Beside every loss: samples seen, updates made, global batch, learning rate and its rule, sum or mean.
+    """The losses, with samples seen, updates made, global batch, learning rate and its rule, sum or mean.
 
-    Where workers do not wait for one another, every one of them updates the servers with a batch of its own.
+    Where workers do not wait for one another, each of them updates the servers with its own batch.
     """
     first, spec = reports[0], plan.spec
     together = plan.traffic.synchronous
@@ -203,34 +203,34 @@ def _learning(plan: Plan, reports: Sequence[WorkerReport], series: Sequence[Work
 
 
 def _warnings(plan: Plan, summary: Summary, reports: Sequence[WorkerReport], network: Links) -> list[str]:
-    """What is wrong with the figures, or with what was asked for; `emulation` reports how the emulation went."""
+    """Warnings about the figures or the request; those about an emulation are in `emulation`."""
     disturbed = [] if plan.paces else [*_off_rate(network), *stolen_cores(_stolen_percent(reports))]
     return [*summary.warnings, *_too_wide(plan.spec, summary), *disturbed, *_of_training(reports[0])]
 
 
 def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
-    """A run with `until_percent` reached its upper limit first."""
+    """Warn if a run with `until_percent` reached its upper limit first."""
     if spec.until_percent is None:
         return []
     spread = summary.throughput.spread
     if spread is None:
-        known = "is not known well enough for any interval"
+        known = "it has no interval"
     elif 100 * spread <= spec.until_percent:
         return []
     else:
-        known = f"is known within ± {100 * spread:.1f} % only"
+        known = f"it is known only within ± {100 * spread:.1f} %"
     return [
-        f"The rate was asked for within ± {spec.until_percent:g} %, and {known}: ask for a larger --until-percent, "
+        f"The throughput was requested within ± {spec.until_percent:g} %, but {known}: use a larger --until-percent, "
         "or allow more --seconds or --steps."
     ]
 
 
 def _off_rate(network: Links) -> list[str]:
-    """Links that did not have the rate that was asked for."""
+    """Warn about links that did not reach the requested rate."""
     return [
         f"The link of n{link.node} was measured at {format_bandwidth(rate)} instead of "
         f"{format_bandwidth(link.asked_bits_per_second)}: this machine was the limit. "
-        "Keep other work off it, or ask for less."
+        "Stop other work on it, or request less bandwidth."
         for link, rate in off_rate(network)
     ]
 
@@ -246,12 +246,12 @@ def _of_training(first: WorkerReport) -> list[str]:
         warnings.append(f"The loss does not depend on {', '.join(first.workload.not_trained)}: not trained.")
     traffic = first.traffic
     if traffic.claimed != traffic.counted:
-        warnings.append(f"The strategy claims to move {traffic.claimed} bytes, but {traffic.counted} was counted.")
+        warnings.append(f"The strategy claims to move {traffic.claimed} bytes, but {traffic.counted} were counted.")
     return warnings
 
 
 def environment(plan: Plan, versions: Mapping[str, str]) -> Environment:
-    """Where the run was: what two records must share to be compared."""
+    """The machine and versions of the run, which two records must share to be compared."""
     return Environment(
         host=platform.node(),
         system=platform.platform(),

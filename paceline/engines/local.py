@@ -1,4 +1,4 @@
-"""Workers as processes of this machine: started, watched, and gone afterwards whatever happens."""
+"""Run workers as processes of this machine: start them, watch them, and end them whatever happens."""
 
 import contextlib
 import dataclasses
@@ -77,7 +77,7 @@ class LocalEngine:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _links(self, plan: Plan) -> tuple[MeasuredNetwork | None, tuple[Host, ...]]:
-        """What the links between the run's nodes carry, measured; and these nodes. One node needs no link."""
+        """The measured links between the run's nodes, and these nodes; one node needs no link."""
         if plan.spec.nodes == 1:
             return None, ()
         assert self._testbed is not None, "planned for this site"
@@ -88,7 +88,7 @@ class LocalEngine:
 
 
 class WorkerProcesses:
-    """The worker processes of one run; leaving the context ends them all, and what they started."""
+    """The worker processes of one run; leaving the context ends them and every process they started."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class WorkerProcesses:
             connection.close()  # rank 0's is the only other end now: when it is gone, so are the servers
 
     def _listener(self) -> socket.socket:
-        """For the store that rank 0 will own: on loopback, or on the address of rank 0's host."""
+        """A socket for the store that rank 0 will own: on loopback, or on the address of rank 0's host."""
         if not self._hosts:
             return socket.create_server(("127.0.0.1", 0), backlog=self._plan.spec.workers)
         host = self._hosts[self._plan.placement.workers[0].node]
@@ -202,11 +202,11 @@ class WorkerProcesses:
                     self._raise_cause(display)
                 self._look_for_hangs(display)
                 if self._stop_before is not None and time.monotonic() > self._stop_before:
-                    raise Interrupted("Stopped by the user; the workers did not come to an orderly end in time.")
+                    raise Interrupted("Stopped by the user; the workers did not stop in time.")
         return [w.report for w in self._watched if w.report is not None]
 
     def _listen(self, display: Display, seconds: float) -> None:
-        """Handle the messages that arrive within `seconds`, and notice workers that are gone."""
+        """Handle the messages that arrive within `seconds`, and notice workers that have ended."""
         sources: dict[Any, int] = {}
         for rank, watched in enumerate(self._watched):
             if watched.report is None and all(f.rank != rank for f in self._failures):
@@ -317,7 +317,7 @@ class WorkerProcesses:
         )
 
     def _obey(self, signalled: Callable[[], object], display: Display) -> None:
-        """Do what whoever listens to a signal does; where that is to interrupt, end the run in order."""
+        """Call the handler of a noted signal; if it interrupts, stop the run cleanly."""
         try:
             signalled()
         except KeyboardInterrupt:
@@ -342,7 +342,7 @@ class WorkerProcesses:
 
 @contextlib.contextmanager
 def _noted_signals() -> Iterator[list[Callable[[], object]]]:
-    """Signals that ask to stop, noted as they come, each with what would have been done about it."""
+    """Note the signals that ask to stop, each as a call of the handler that it would have reached."""
     noted: list[Callable[[], object]] = []
     in_main = threading.current_thread() is threading.main_thread()  # signals are nobody else's business
     stoppers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if in_main else ()
@@ -360,7 +360,7 @@ def _noted_signals() -> Iterator[list[Callable[[], object]]]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let signals wait: a process that is interrupted while it is started belongs to nobody and is never ended."""
+    """Delay signals: if one interrupted the start of a process, nobody would own and end that process."""
     with _noted_signals() as noted:
         yield
     if noted:
@@ -372,7 +372,7 @@ def _how_it_ended(code: int | None) -> str:
 
 
 def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
-    """The end of a log, empty lines left out."""
+    """The last lines of a log, without empty ones."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:

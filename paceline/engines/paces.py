@@ -1,4 +1,4 @@
-"""From the name of an emulated device to its pace: a published rate, a rate of the user's own, or a profile."""
+"""Find the pace of an emulated device by name: a published rate, a rate that the user gives, or a profile."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _PROFILE = ".json"
 
 
 def paces_of(spec: RunSpec) -> tuple[Pace, ...]:
-    """The pace of each node's devices; empty where devices compute."""
+    """The pace of each node's devices; empty where devices are not emulated."""
     if not is_emulated(spec.device):
         return ()
     paces = {name: _pace(name, spec) for name in dict.fromkeys(names_of(spec.device, spec.nodes))}
@@ -40,9 +40,9 @@ def _rate(name: str) -> Rate:
     try:
         rate = float(text)
     except ValueError:
-        raise SpecError(f"emulated:{name} is not valid: {text!r} is not a number of units a second.") from None
+        raise SpecError(f"emulated:{name} is not valid: {text!r} is not a number of units per second.") from None
     require(0 < rate < float("inf"), f"emulated:{name} is not valid: a rate must be above 0 and finite.")
-    return Rate(device=name, units_per_second=rate, batch=None, source=f"{rate:g} units a second, given by hand")
+    return Rate(device=name, units_per_second=rate, batch=None, source=f"{rate:g} units per second, given by the user")
 
 
 def _profiled(name: str, spec: RunSpec) -> Profiled:
@@ -55,7 +55,7 @@ def _profiled(name: str, spec: RunSpec) -> Profiled:
     ):
         require(
             profiled == asked,
-            f"emulated:{name} is a profile of {what} {profiled}, and this run has {asked}: make one with `paceline "
+            f"emulated:{name} is a profile of {what} {profiled}, but this run has {asked}: make one with `paceline "
             f"profile {spec.workload} --precision {spec.precision}{batch}`.",
         )
     return Profiled(

@@ -1,4 +1,4 @@
-"""From a spec to what will be run: names checked, combinations refused, devices found. Nothing is started."""
+"""Turn a spec into a plan: check names, refuse combinations, find devices. Nothing is started."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ from paceline.traffic.resolved import ResolvedStrategy
 from paceline.workloads import catalogue as workloads
 
 UPPER_LIMIT_SECONDS = 600.0
-"""How long a run with `until_percent` trains at the most, where the user gives no other limit."""
+"""The longest that a run with `until_percent` trains, where the user gives no other limit."""
 
 DEFAULT_WARMUP = 100
-"""Updates over which a scaled learning rate is reached; not a share of the run, which may be resumed and prolonged."""
+"""Updates of learning-rate warm-up; not a share of the run, which may be resumed and extended."""
 
 
 _ONE_NODE = Site()
 _DEFAULT_FEED = "dataset"
 _STAND_IN = "parameters="
 _EMULATED_FEED = "synthetic:at=device"
-"""Emulated devices wait for no input: one batch, made once, tells how much work a step is."""
+"""Emulated devices need no input: one batch, made once, shows how much work a step is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,32 +36,32 @@ class Plan:
     """A run that can be started."""
 
     spec: RunSpec
-    """Resolved: batch, learning rate, optimizer and everything else that was left open has its value."""
+    """The resolved settings: batch, learning rate, optimizer and all other open settings have a value."""
 
     placement: Placement
     traffic: ResolvedStrategy
     """The resolved strategy."""
 
     paces: tuple[Pace, ...] = ()
-    """Of the devices that are emulated, by node."""
+    """The paces of emulated devices, by node."""
 
     from_workload: frozenset[str] = field(default=frozenset(), compare=False)
-    """Settings that were left open and have the workload's own values."""
+    """Open settings that got the workload's own values."""
 
     @property
     def identity(self) -> dict[str, SettingValue]:
-        """Settings that identify the run, without those that the workload decided: it may be edited later."""
+        """Settings that identify the run, without those that the workload decides, because it may be edited later."""
         identifying = self.spec.by_role(Role.IDENTITY)
         return {name: None if name in self.from_workload else value for name, value in identifying.items()}
 
 
 def site_settings(site: Site) -> dict[str, SettingValue]:
-    """Settings that a run has at this site where it leaves them open."""
+    """The values that a run's open settings take at this site."""
     return {} if site.network is None else {name: getattr(site, name) for name in with_role(Role.FROM_SITE)}
 
 
 def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
-    """Refuse what cannot work, with the remedy; resolve what was left open."""
+    """Refuse what cannot work, with a remedy, and resolve open settings."""
     nodes, network = _across_nodes(spec, site)
     traffic = strategies.resolve(spec.strategy)
     emulated = is_emulated(spec.device)
@@ -86,9 +86,9 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
         lr_warmup=DEFAULT_WARMUP if spec.lr_rule != "none" and spec.lr_warmup is None else spec.lr_warmup,
     )
     if endless and spec.validate == "epoch":
-        raise SpecError(f"--validate epoch: --feed {spec.feed} has no end, so no epochs: use --validate end.")
+        raise SpecError(f"--validate epoch: --feed {spec.feed} is endless and has no epochs: use --validate end.")
     if endless and spec.epochs is not None:
-        raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
+        raise SpecError(f"--feed {spec.feed} is endless and has no epochs: use --steps or --seconds.")
     _refuse_learning_mistakes(resolved, traffic)
     placement = devices.place(spec.device, _demand(resolved, traffic))
     _refuse_what_the_devices_cannot(spec, traffic, placement)
@@ -102,7 +102,7 @@ def plan(spec: RunSpec, site: Site = _ONE_NODE) -> Plan:
 
 
 def _from_workload(asked: RunSpec, resolved: RunSpec) -> frozenset[str]:
-    """The parts of the training recipe that were left open, and now have the workload's own values."""
+    """The open parts of the training recipe, with the workload's own values."""
     filled = {n for n in with_role(Role.RECIPE) if getattr(asked, n) is None and getattr(resolved, n) is not None}
     # A warm-up follows from the rule, and emulated devices update with SGD, whatever the workload's optimizer is.
     others = {"lr_warmup"} | ({"optimizer"} if resolved.optimizer != "own" else set())
@@ -146,8 +146,7 @@ def _refuse_what_needs_emulation(spec: RunSpec) -> None:
         )
     if _STAND_IN in spec.workload:
         raise SpecError(
-            f"{spec.workload} is a stand-in that only has a model's size: nothing can be computed with it. Add "
-            "--device emulated:…."
+            f"{spec.workload} is a stand-in that has only a model's size: it cannot compute. Add --device emulated:…."
         )
 
 
@@ -157,7 +156,7 @@ def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:
         asked = f"--nodes {spec.nodes}" if spec.nodes > 1 else f"--network {spec.network}"
         raise SpecError(
             f"{asked} needs several hosts: put `paceline testbed --nodes {max(spec.nodes, 2)} --bandwidth "
-            f"{spec.network or '1Gbps'} --` before the verb, which makes them on this machine."
+            f"{spec.network or '1Gbps'} --` before the verb to emulate them on this machine."
         )
     if spec.nodes > site.nodes:
         raise SpecError(f"--nodes {spec.nodes} is more than the testbed's {site.nodes}: start it with more --nodes.")
@@ -167,13 +166,13 @@ def _across_nodes(spec: RunSpec, site: Site) -> tuple[int, str | None]:
     network.check_nodes(site.nodes)
     network.slowed(spec.slow_motion)  # refused where nothing can be that slow
     if network.latency is not None and not site.delays:
-        raise DeviceError(f"{network}: this kernel has no netem to delay packets with. Leave the latency out.")
+        raise DeviceError(f"{network}: this kernel has no netem, which delays packets. Leave the latency out.")
     nodes = min(spec.nodes, spec.workers)
     return nodes, str(network) if nodes > 1 else None
 
 
 def _with_length(spec: RunSpec) -> RunSpec:
-    """How long to train, where it follows from how to time."""
+    """Set the length of training where `timing` or `until_percent` determines it."""
     fixed = fixed_timing(spec.timing)
     if fixed is not None:
         return dataclasses.replace(spec, steps=fixed.total)
@@ -196,12 +195,12 @@ def _demand(spec: RunSpec, traffic: ResolvedStrategy) -> Demand:
 def _refuse_learning_mistakes(spec: RunSpec, traffic: ResolvedStrategy) -> None:
     if spec.lr_rule != "none" and traffic.reduction == "sum":
         raise SpecError(
-            f"--lr-rule {spec.lr_rule} with allreduce:reduce=sum scales twice: a sum over workers already is a rate × "
-            "workers. Use reduce=mean, or --lr-rule none."
+            f"--lr-rule {spec.lr_rule} with allreduce:reduce=sum scales twice: summing over workers already "
+            "multiplies the rate by their number. Use reduce=mean, or --lr-rule none."
         )
     if spec.lr_rule != "none" and not traffic.synchronous:
         raise SpecError(
-            f"--lr-rule {spec.lr_rule} cannot be combined with {spec.strategy}: every update is of one worker's batch, "
+            f"--lr-rule {spec.lr_rule} cannot be combined with {spec.strategy}: each update uses one worker's batch, "
             "however many workers there are. Use --lr-rule none."
         )
     if spec.clip_norm is not None and traffic.clipping_refused is not None:

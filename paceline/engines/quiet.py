@@ -1,7 +1,6 @@
-"""Imported by nothing but the server that workers are forked from: signals to the process group are not for it.
+"""Make the server that workers are forked from ignore signals to the process group; only that server imports this.
 
-A scheduler, or `timeout`, signals a whole group. The parent then ends the run in order, for which it needs its workers'
-server alive.
+A scheduler, or `timeout`, signals a whole group. The parent then stops the run cleanly, and needs this server for it.
 """
 
 import signal

@@ -16,7 +16,7 @@ from paceline.workers.report import WorkerReport
 def worker_rows(
     plan: Plan, summary: Summary, series: Sequence[WorkerSeries], reports: Sequence[WorkerReport]
 ) -> tuple[WorkerRow, ...]:
-    """One row per worker: who it was and what it did in the timed steps."""
+    """One row per worker: its place and its figures in the timed steps."""
     together = plan.traffic.synchronous
     phases = phases_of(series, summary.timed, synchronous=together)
     lateness = lateness_of(series, summary.timed) if together and len(series) > 1 else None
@@ -48,7 +48,7 @@ def worker_rows(
 
 
 def _mean_known(values: npt.NDArray[np.float64]) -> float | None:
-    """Short steps are not all asked; None where none was, or the system does not tell."""
+    """The mean of the measured values: not every short step is measured. None where there are none."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None
 
@@ -59,9 +59,9 @@ def _utilisation(cpu: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64],
 
 
 def device_rows(plan: Plan, workers: Sequence[WorkerRow], reports: Sequence[WorkerReport]) -> tuple[DeviceRow, ...]:
-    """One row per device with workers. What processors did for workers on a GPU says nothing about the GPU.
+    """One row per device with workers. CPU figures of workers on a GPU say nothing about the GPU.
 
-    An emulated device is as busy as its figures say: nothing of it was measured.
+    How busy an emulated device is follows from its figures; it is not measured.
     """
     rows = []
     emulated = plan.placement.kind == "emulated"

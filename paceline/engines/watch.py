@@ -17,7 +17,7 @@ _REMEMBERED_PACES = 101
 
 @dataclass
 class Failure:
-    """One worker's or server's end, and how likely it is the cause of the others'."""
+    """The failure of one worker or server, and how likely it caused the other failures."""
 
     rank: int
     error: type[PacelineError]
@@ -26,7 +26,7 @@ class Failure:
     """A killed process (2) explains its peers' errors; a named error (1) explains more than a lost connection (0)."""
 
     step: int = 0
-    """Steps it had made: a loss that is not finite spreads to its peers' next one."""
+    """Steps it had finished: a loss that is not finite spreads to its peers in their next step."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Watched:
     """Whether it has measured its throughput as precisely as the user asked for."""
 
     waiting: bool = False
-    """Whether it has done its part, and waits for the others to do theirs."""
+    """Whether it has done its part and waits for the others."""
 
     step: int | None = None
     heard: float = field(default_factory=time.monotonic)
@@ -49,7 +49,7 @@ class Watched:
     _paces: list[float] = field(default_factory=list)
 
     def progressed(self, step: int) -> None:
-        """It has finished `step` steps."""
+        """Note that it has finished `step` steps."""
         now = time.monotonic()
         if self.step is not None and step > self.step:
             self._paces = [*self._paces[-_REMEMBERED_PACES:], (now - self.heard) / (step - self.step)]
@@ -64,17 +64,17 @@ class Watched:
 
     @property
     def step_seconds(self) -> float:
-        """Its median step, as far as known."""
+        """Its median step in seconds; 0 before it is known."""
         return statistics.median(self._paces) if self._paces else 0.0
 
     def late_seconds(self, timeout: float | None) -> float | None:
-        """For how long it has been silent, if that is too long."""
+        """How long it has been silent, if that is too long; otherwise None."""
         silent = time.monotonic() - self.heard
         return silent if self.report is None and silent > self.allowed_seconds(timeout) else None
 
 
 def cause(failures: list[Failure]) -> Failure:
-    """The failure that explains the others: the weightiest, then the earliest step's, then the first."""
+    """The failure that explains the others: highest weight, then earliest step, then first in the list."""
     return min(failures, key=lambda f: (-f.weight, f.step))
 
 

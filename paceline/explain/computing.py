@@ -1,4 +1,4 @@
-"""Causes of slower compute: shared cores, caches and memory, and communication that works during backward."""
+"""Causes of slower compute: shared cores, caches and memory, and communication that uses the core during backward."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def _shared_cores_alone(case: Comparison) -> Iterator[Cause]:
 def _without_core(case: Comparison, seconds: float, core: _Core) -> Iterator[Cause]:
     """Split compute time without the core into queueing for it and being blocked.
 
-    Where the system does not count the queue, others had the core at most as long as they were busy.
+    Where the system does not count the queue, the time that other work kept the core busy is the upper limit.
     """
     outside = max(case.setting.outside_percent.values(), default=100.0)
     stolen = max(case.setting.stolen_percent.values(), default=0.0)
@@ -156,7 +156,7 @@ def _without_core(case: Comparison, seconds: float, core: _Core) -> Iterator[Cau
             seconds=seconds - shared,
             sentence=f"forward and backward are blocked (not waiting for CPU) for {ms(seconds - shared)} of a step",
             evidence=(f"With the update they take {ms(core.wall)}, of which at most {ms(core.cpu)} is CPU time.",),
-            remedy="Look for what they wait for: a lock, a file, a sleep. A trace (`--trace`) shows the phase.",
+            remedy="Find what they wait for: a lock, a file, a sleep. A trace (`--trace`) shows the phase.",
         )
 
 
@@ -189,7 +189,7 @@ def _who_shares(setting: MeasuredSetting) -> tuple[str, str]:
     quieter = "other processes use it", "Stop other processes on this machine, or use fewer workers."
     if stolen >= FOREIGN_PERCENT and stolen >= max(foreign, served):
         return (
-            "other virtual machines on the same host have it (steal)",
+            "other virtual machines on the same host use it (steal)",
             "Run again when they are less busy, or on cores that are not shared.",
         )
     if foreign >= FOREIGN_PERCENT and foreign >= served:

@@ -125,7 +125,7 @@ class _AccountData:
 
 
 def as_data(account: Account) -> dict[str, Any]:
-    """One setting as one object; several with a common verdict and one object each."""
+    """Return one object for one setting; for several settings, a common verdict and one object for each."""
     if len(account.explanations) == 1:
         return dataclasses.asdict(_ExplanationData.of(account.explanations[0], account.notes))
     settings = tuple(map(_ExplanationData.of, account.explanations))

@@ -53,7 +53,7 @@ class Links:
 
 
 def exposed_exchange(case: Comparison) -> Iterator[Cause]:
-    """Yield the exchange that goes on after the last gradient of the last worker is ready."""
+    """Yield the communication that is still exposed after the last gradient of the last worker is ready."""
     seconds = case.excess("exchange")
     if not case.noticeable(seconds):
         return
@@ -159,7 +159,7 @@ def _least_seconds(setting: MeasuredSetting) -> float:
 def _measured_link(setting: MeasuredSetting) -> tuple[float, float] | None:
     """Bytes that a ring sends over a node's link in a step, and bits per second of the slowest; None on one node.
 
-    Neighbours are on one node, so that one worker of each node sends over its link what every worker sends.
+    Neighbours share a node, so only one worker of each node sends over its link: as much as every worker sends.
     """
     record = setting.runs[0].record
     if record.network is None:
@@ -170,7 +170,7 @@ def _measured_link(setting: MeasuredSetting) -> tuple[float, float] | None:
 def _services(run: StoredRun) -> list[tuple[float, float]]:
     """Each bucket's bytes and the seconds of its exchange, without waiting for its turn or for the last worker.
 
-    Buckets leave one after the other: one begins when all workers have started it and the one before is over.
+    Buckets are sent one at a time: each begins when all workers have started it and the previous one is over.
     """
     moments: list[tuple[int, float, float, float]]
     if run.series is None or not len(run.series[0].bucket_step):

@@ -22,7 +22,7 @@ def slow_input(case: Comparison) -> Iterator[Cause]:
         name="input",
         headline="Input-bound",
         seconds=seconds,
-        sentence=f"each worker spends {ms(seconds)} of a step{beyond} on getting its batch",
+        sentence=f"each worker spends {ms(seconds)}{beyond} per step on getting its batch",
         evidence=(
             f"Input takes {ms(case.phases.input)}, {percent(case.phases.input / setting.step_seconds)} of a step, "
             f"with `--feed {setting.spec.feed}`.",

@@ -19,7 +19,7 @@ def heavy_update(case: Comparison) -> Iterator[Cause]:
         name="update",
         headline="Heavy update",
         seconds=seconds,
-        sentence=f"the update takes {ms(seconds)} of a step{' more than ideal' if case.baseline else ''}"
+        sentence=f"the update takes {ms(seconds)}{' more than ideal' if case.baseline else ''} per step"
         f"{', while workers wait for the servers' if servers else ''}",
         evidence=(
             f"It updates {parameters:,} parameters regardless of the batch.",

@@ -62,7 +62,7 @@ class Explanation:
 
     @property
     def leading(self) -> Cause | None:
-        """The cause that takes most time, if it stands out in the step; in a clear gap the largest one always does."""
+        """The cause that takes most time, if it stands out in the step; in a clear gap, always the largest cause."""
         if not self.causes or self.without_gap:
             return None
         least = 0.0 if self.gap else _STANDS_OUT * self.case.setting.step_seconds
@@ -93,7 +93,7 @@ class Explanation:
         if leading is not None:
             return f"{leading.headline}: {leading.sentence} ({percent(leading.seconds / step)} of a step)."
         computing_share = (self.case.setting.phases.forward + self.case.setting.phases.backward) / step
-        rest = f"Next largest: {self.causes[0].sentence}." if self.causes else "Nothing else takes much."
+        rest = f"Next largest: {self.causes[0].sentence}." if self.causes else "No other part takes much time."
         return f"Compute-bound: forward and backward are {percent(computing_share)} of a step. {rest}"
 
     @property

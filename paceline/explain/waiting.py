@@ -64,12 +64,12 @@ def _remedy(case: Comparison, worker: Worker, phase: str | None) -> str:
         return f"Servers share {worker.device} with it: try `--strategy allreduce`, or move them with `ps:place=own`."
     if phase == "input":
         return (
-            f"Look at what feeds {worker.name}; `--feed dataset:prefetch=2,loaders=1` loads batches in another process."
+            f"Check the input of {worker.name}; `--feed dataset:prefetch=2,loaders=1` loads batches in another process."
         )
     if case.setting.emulated:
         return f"Leave out {worker.device}, or try `--strategy ps:mode=stale`, which lets the others continue."
     return (
-        f"Look at {worker.device} for a slower core, another process or longer samples. If you cannot change it, "
+        f"Check {worker.device} for a slower core, another process or longer samples. If you cannot change it, "
         "`--strategy ps:mode=stale` lets the others continue."
     )
 
@@ -114,15 +114,15 @@ def staleness_bound(case: Comparison) -> Iterator[Cause]:
     if traffic.bound is None or not case.noticeable(seconds):
         return
     slowest = min(case.setting.workers, key=lambda worker: worker.phases.wait)
-    held = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
+    waits = (f"{worker.name} {ms(worker.phases.wait)}" for worker in case.setting.workers)
     yield Cause(
         name="staleness bound",
         headline="Staleness-bound",
         seconds=seconds,
         rank=slowest.rank,
         sentence=f"the bound of {count(traffic.bound, 'step')} makes workers wait {ms(seconds)} per step, mostly for "
-        f"{slowest.name}, which waits least itself",
-        evidence=(f"Waiting per step: {', '.join(held)}.",),
+        f"{slowest.name}, which itself waits least",
+        evidence=(f"Waiting per step: {', '.join(waits)}.",),
         remedy=f"Try `--strategy ps:mode=stale,bound={2 * (traffic.bound or 1)}`, or `ps:mode=async`; watch the loss.",
     )
 

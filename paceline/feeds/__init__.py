@@ -1,1 +1,1 @@
-"""Where a worker's batches come from."""
+"""Feeds: where a worker's batches come from."""

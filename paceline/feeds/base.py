@@ -1,4 +1,4 @@
-"""What a feed is: where a worker's batches come from."""
+"""The feed protocol: a feed supplies a worker's batches."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from paceline.grammar import require
 class Batch:
     """One worker's part of one update.
 
-    A worker whose part of an uneven last batch is empty gets a stand-in with `samples` 0: it is run
-    so that every worker takes part in the exchange, and weighs nothing.
+    A worker whose part of an uneven last batch is empty gets a stand-in with `samples` 0: the worker runs it
+    to take part in the exchange, and it has no weight.
     """
 
     tensors: tuple[Tensor, ...]
@@ -25,7 +25,7 @@ class Batch:
     """Samples of all workers in this update."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch there; tensors that are there already are not copied."""
+        """The same batch on another device; tensors that are already there are not copied."""
         return dataclasses.replace(self, tensors=tuple(t.to(device) for t in self.tensors))
 
 
@@ -52,13 +52,13 @@ class Feed(Protocol):
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Updates in one pass over the data; None for a feed without an end."""
+        """Updates in one pass over the data; None for an endless feed."""
 
     def batches(self, first_step: int) -> Iterator[Batch]:
-        """Batches without end, from the given step on: epoch after epoch, on the worker's device.
+        """Endless batches from the given step on, epoch after epoch, on the worker's device.
 
-        Whatever works in the background ends with the iterator: when it is dropped, raises, or the feed is closed.
+        Background work ends with the iterator: when it is dropped or raises, or when the feed is closed.
         """
 
     def close(self) -> None:
-        """End background threads and processes; may be called again."""
+        """End background threads and processes; may be called repeatedly."""

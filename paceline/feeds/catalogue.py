@@ -23,13 +23,13 @@ class DatasetOptions:
     """The workload's own samples."""
 
     shard: bool = True
-    """on: workers divide the samples of an epoch; off: every worker goes through all of them."""
+    """on: workers divide the samples of an epoch; off: every worker uses all of them."""
 
     prefetch: int = 0
-    """Batches a thread keeps ready on the device; 0: moved there when asked for."""
+    """Batches that a thread keeps ready on the device; 0: each is moved there when it is needed."""
 
     loaders: int = 0
-    """Processes per worker that make batches; 0: made by the worker itself, when asked for."""
+    """Processes per worker that make batches; 0: the worker makes each one itself when it needs it."""
 
     def __post_init__(self) -> None:
         _not_negative("dataset", prefetch=self.prefetch, loaders=self.loaders)
@@ -40,10 +40,10 @@ class SyntheticOptions:
     """Random batches that look like the workload's."""
 
     at: Literal["device", "host", "python"] = "device"
-    """device: one constant batch; host: made each step by tensor operations; python: by other processes, with NumPy."""
+    """device: one constant batch; host: one per step, by tensor operations; python: by other processes, with NumPy."""
 
     prefetch: int = 0
-    """Batches a thread keeps ready on the device; 0: moved there when asked for."""
+    """Batches that a thread keeps ready on the device; 0: each is moved there when it is needed."""
 
     loaders: int = 0
     """Processes per worker that make batches, for at=python; 0 means one."""
@@ -66,7 +66,7 @@ class SyntheticOptions:
 
 @dataclass(frozen=True)
 class FeedEntry:
-    """Where a feed is built, with which options, and what to say about it."""
+    """The builder of a feed, its options, and its summary."""
 
     builder: str
     options: type[Any]
@@ -75,27 +75,27 @@ class FeedEntry:
 
 FEEDS: Mapping[str, FeedEntry] = {
     "dataset": FeedEntry(
-        "dataset:dataset", DatasetOptions, "the workload's samples, divided among workers or all for each"
+        "dataset:dataset",
+        DatasetOptions,
+        "the workload's samples, divided among workers, or all of them for each worker",
     ),
-    "synthetic": FeedEntry(
-        "synthetic:synthetic", SyntheticOptions, "random batches like the workload's, without an end"
-    ),
+    "synthetic": FeedEntry("synthetic:synthetic", SyntheticOptions, "random batches like the workload's, endless"),
 }
 
 
 def resolve(text: str) -> tuple[str, Any]:
-    """The name and the options of the feed that `text` names; refused when it cannot exist. Needs no torch."""
+    """The name and the options of the feed that `text` names; refused if it is not valid. Needs no torch."""
     part = grammar.parse(text, "feed")
     return part.name, grammar.bind(part, FEEDS[grammar.choose(part.name, FEEDS, "feed")].options, "feed")
 
 
 def check(text: str) -> str:
-    """The feed as it will be written in records; refused when it cannot exist."""
+    """The feed as records write it; refused if it is not valid."""
     return grammar.write(*resolve(text))
 
 
 def build(text: str, examples: "Examples", context: "FeedContext") -> "Feed":
-    """The feed that `text` names, of these examples for this worker."""
+    """Build the feed that `text` names, from these examples for this worker."""
     name, options = resolve(text)
     module, _, function = FEEDS[name].builder.partition(":")
     builder = getattr(importlib.import_module(f"paceline.feeds.{module}"), function)

@@ -1,4 +1,4 @@
-"""The `dataset` feed: the workload's own samples, in the agreed order."""
+"""The `dataset` feed: the workload's own samples, in the order that all workers share."""
 
 import functools
 

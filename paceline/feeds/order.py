@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(enum.IntEnum):
-    """What random numbers are for: the same seed gives every purpose numbers of its own."""
+    """What random numbers are for: with one seed, each purpose gets different numbers."""
 
     SHARED_ORDER = 0
     OWN_ORDER = 1
@@ -22,13 +22,13 @@ class Purpose(enum.IntEnum):
 
 
 def entropy(seed: int, purpose: Purpose, *key: int) -> np.random.SeedSequence:
-    """Where the random numbers of this purpose and key start."""
+    """The seed sequence of the random numbers for this purpose and key."""
     return np.random.SeedSequence(seed, spawn_key=(purpose, *key))
 
 
 @functools.lru_cache(maxsize=2)  # steps of one epoch follow each other; a second entry for a look across its end
 def permutation(samples: int, seed: int, epoch: int, rank: int | None = None) -> "Indices":
-    """All samples in the order of one epoch: everybody's, or that of one rank. Not to be written to."""
+    """All samples in the order of one epoch, common to all ranks or of one rank. Read-only."""
     start = (
         entropy(seed, Purpose.SHARED_ORDER, epoch) if rank is None else entropy(seed, Purpose.OWN_ORDER, epoch, rank)
     )
@@ -39,7 +39,7 @@ def permutation(samples: int, seed: int, epoch: int, rank: int | None = None) ->
 
 
 def portion(samples: int, rank: int, size: int) -> range:
-    """The rank's contiguous part of `samples`, nothing padded: sizes differ by at most one, larger ones first."""
+    """The rank's contiguous part of `samples`, without padding: sizes differ by at most one, larger ones first."""
     least, extra = divmod(samples, size)
     first = rank * least + min(rank, extra)
     return range(first, first + least + (rank < extra))
@@ -56,16 +56,16 @@ class Order:
     """The samples of one worker, step by step; steps count from 0 over the whole run, epoch after epoch."""
 
     samples: int
-    """In the data."""
+    """Number of samples in the data."""
 
     batch: int
-    """Per worker and update."""
+    """Samples per worker and update."""
 
     rank: int
     size: int
     seed: int
     shard: bool = True
-    """Workers divide one order among them; otherwise each goes through all samples in an order of its own."""
+    """Whether workers divide one order; otherwise each uses all samples in its own order."""
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -83,12 +83,12 @@ class Order:
 
     @property
     def stride(self) -> int:
-        """How far one full step moves along an order."""
+        """How many samples of an order one full step uses."""
         return self.batch * self.size if self.shard else self.batch
 
     @property
     def steps_per_epoch(self) -> int:
-        """Updates until every sample was taken: ⌈samples ÷ stride⌉."""
+        """Updates until every sample was used: ⌈samples ÷ stride⌉."""
         return -(-self.samples // self.stride)
 
     def locate(self, step: int) -> tuple[int, int]:

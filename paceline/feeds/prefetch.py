@@ -1,4 +1,4 @@
-"""Batches ahead of need: made by loader processes, and kept ready on the device by a thread."""
+"""Prefetching: loader processes make batches, and a thread keeps them ready on the device."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ Maker: TypeAlias = Callable[[int], Batch]
 
 
 class SteppedFeed:
-    """A feed that can make the batch of any step; loaders and prefetching change when and where, never what."""
+    """A feed that can make the batch of any step; loaders and prefetching do not change its content."""
 
     def __init__(
         self, make: Maker, *, steps_per_epoch: int | None, device: torch.device, loaders: int = 0, prefetch: int = 0
@@ -42,11 +42,11 @@ class SteppedFeed:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Updates in one pass over the data; None without an end."""
+        """Updates in one pass over the data; None if endless."""
         return self._steps_per_epoch
 
     def batches(self, first_step: int) -> Iterator[Batch]:
-        """Batches from this step on; background work starts with the first that is asked for."""
+        """Batches from this step on; background work starts with the first request."""
         stream = self._stream(first_step)
         self._streams.add(stream)
         return stream
@@ -69,7 +69,7 @@ class SteppedFeed:
 
 @contextmanager
 def prefetching(source: Iterator[Batch], device: torch.device, count: int) -> Iterator[Iterator[Batch]]:
-    """Keep `count` batches of `source` ready on the device, in order, by a thread; its errors are the consumer's."""
+    """Keep `count` batches of `source` ready on the device, in order, by a thread; the consumer raises its errors."""
     ready: queue.SimpleQueue[_Sent | BaseException | None] = queue.SimpleQueue()
     free = threading.Semaphore(count - 1)  # the batch being made has its place already
     stopped = threading.Event()
@@ -132,7 +132,7 @@ def _receive(sent: _Sent, device: torch.device) -> Batch:
 
 @contextmanager
 def loading(make: Maker, first_step: int, processes: int) -> Iterator[Iterator[Batch]]:
-    """Batches from `first_step` on, made by so many processes with one thread each, in order."""
+    """Batches from `first_step` on, in order, made by this many processes with one thread each."""
     # The loader would draw its seed from torch's random state: dropout must not depend on who makes the batches.
     seeds = torch.Generator().manual_seed((torch.initial_seed() + first_step) % 2**63)
     with warnings.catch_warnings():
@@ -198,7 +198,7 @@ def _ended_loaders(made: _MultiProcessingDataLoaderIter) -> str:
 
 
 def _prepare_loader(_: int) -> None:
-    """Let a loader end with its worker, and with nothing else, leaving no temporary files."""
+    """Make a loader end only when its worker ends, without leaving temporary files."""
     parent = multiprocessing.parent_process()
     main = threading.main_thread().ident
     assert parent is not None

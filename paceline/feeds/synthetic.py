@@ -22,7 +22,7 @@ from paceline.workloads.base import BatchTensors, Examples
 class Pattern:
     """One tensor of a real batch, and what a synthetic one keeps of it.
 
-    Floats are measurements: fresh numbers, uniform within the range seen, are as good as real ones. Anything else
+    Floats are measurements: new numbers, uniform within the observed range, serve as well as real ones. Anything else
     may have a structure that random numbers would break (a length, a position, a padded sentence and its mask), so
     whole rows are kept and only their order is drawn, the same for all tensors: a sample's parts stay together.
     """
@@ -44,7 +44,7 @@ Draw: TypeAlias = Callable[[tuple[Pattern, ...], np.random.SeedSequence], BatchT
 
 
 def synthetic(options: SyntheticOptions, examples: Examples, context: FeedContext) -> Feed:
-    """The feed of batches like these examples for this worker."""
+    """A feed of batches that resemble these examples, for this worker."""
     if not len(examples):
         raise DataError("The data has no training samples: a synthetic feed needs at least one to imitate.")
     # The same samples for every worker: sentences of other lengths would give workers unequal work.
@@ -59,7 +59,7 @@ def synthetic(options: SyntheticOptions, examples: Examples, context: FeedContex
 
 
 class ConstantFeed:
-    """One batch, made once, on the device: what training costs when input costs nothing."""
+    """One batch, made once, on the device: training without input cost."""
 
     steps_per_epoch: int | None = None
 
@@ -67,11 +67,11 @@ class ConstantFeed:
         self._batch = batch
 
     def batches(self, first_step: int) -> Iterator[Batch]:
-        """The batch, again and again; every step is like the first."""
+        """Yield the same batch in every step."""
         return itertools.repeat(self._batch)
 
     def close(self) -> None:
-        """Nothing works in the background."""
+        """Do nothing: there is no background work."""
 
 
 def batch_like(patterns: tuple[Pattern, ...], draw: Draw, context: FeedContext, step: int) -> Batch:
@@ -81,7 +81,7 @@ def batch_like(patterns: tuple[Pattern, ...], draw: Draw, context: FeedContext, 
 
 
 def draw_with_torch(patterns: tuple[Pattern, ...], start: np.random.SeedSequence) -> BatchTensors:
-    """By tensor operations on the host."""
+    """Draw a batch by tensor operations on the host."""
     random = torch.Generator().manual_seed(int(start.generate_state(1, np.uint64)[0]))
     rows = torch.randperm(len(patterns[0].real), generator=random)
     return tuple(
@@ -91,7 +91,7 @@ def draw_with_torch(patterns: tuple[Pattern, ...], start: np.random.SeedSequence
 
 
 def draw_with_numpy(patterns: tuple[Pattern, ...], start: np.random.SeedSequence) -> BatchTensors:
-    """By NumPy, as an input pipeline written in Python does."""
+    """Draw a batch with NumPy, as an input pipeline written in Python does."""
     random = np.random.default_rng(start)
     rows = torch.from_numpy(random.permutation(len(patterns[0].real)))
     return tuple(p.real[rows] if p.span is None else _uniform(p.real, p.span, random) for p in patterns)

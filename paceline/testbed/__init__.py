@@ -1,1 +1,1 @@
-"""Several hosts on one machine, with real links of a chosen rate between them."""
+"""Emulate several hosts on one machine, with real links of a chosen rate between them."""

@@ -1,4 +1,4 @@
-"""Nodes as hosts: a network namespace each, joined by a switch in another; all gone with the process that made them."""
+"""Nodes as hosts: a network namespace each, joined by a switch in another; all end with the process that made them."""
 
 import contextlib
 import dataclasses
@@ -21,8 +21,8 @@ _CONGESTION_CONTROL = "cubic"  # Linux's default: flows share a link the same wa
 
 
 def site(nodes: int, network: str) -> Site:
-    """A testbed as asked for; refused where there can be none."""
-    require(nodes >= 2, f"--nodes {nodes} is not valid: a testbed has at least 2; for one node leave testbed out.")
+    """The site of a requested testbed; refused where no such testbed can be made."""
+    require(nodes >= 2, f"--nodes {nodes} is not valid: a testbed needs at least 2. For one node, leave out testbed.")
     require(
         nodes <= MOST_NODES,
         f"--nodes {nodes} is not valid: the testbed's private network has addresses for {MOST_NODES}.",
@@ -36,7 +36,7 @@ class Testbed:
     """Hosts and the switch between them, as long as the context lasts.
 
     The namespaces have no names: they are held by descriptors of this process, so the kernel removes them, and the
-    links in them, when it ends in whatever way. Testbeds do not see one another, and the machine's network sees none.
+    links in them, however it ends. Testbeds are isolated from one another and from the machine's network.
     """
 
     def __init__(self, place: Site) -> None:
@@ -64,14 +64,14 @@ class Testbed:
             descriptor = netns.make()
         except OSError as error:
             raise DeviceError(
-                f"There can be no testbed here: no network namespace can be made ({error.strerror}). In a container "
+                f"A testbed cannot run here: no network namespace can be made ({error.strerror}). In a container "
                 "it needs --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --privileged."
             ) from error
         self._held.callback(os.close, descriptor)
         return Host(name, netns.path_of(descriptor), _ADDRESS.format(number), interface)
 
     def _wire(self, switch: Host) -> None:
-        """A cable from every host to the switch."""
+        """Connect every host to the switch."""
         lines = ["link add bridge type bridge", *_up(switch)]
         for host in self.hosts:
             lines.append(f"link add {host.name} type veth peer name {host.interface} netns {host.namespace}")
@@ -81,9 +81,9 @@ class Testbed:
             tools.run_batch("ip", host.namespace, _up(host))
 
     def prepare(self, network: str, nodes: int, slow_motion: float = 1.0) -> list[links.Link]:
-        """Shape the links of the first `nodes` hosts for a run, and measure them: what its record says of them.
+        """Shape the links of the first `nodes` hosts for a run, measure them, and return them for its record.
 
-        In slow motion the links are slower than asked for, and what is measured is reported as if they were not.
+        In slow motion the links are slower than requested; the returned figures are rescaled.
         """
         assert self._switch is not None, "inside the context"
         made = parse_network(network).slowed(slow_motion)
@@ -94,7 +94,7 @@ class Testbed:
 
 
 def _up(host: Host) -> list[str]:
-    """Its own address, and a loopback for what happens on one node."""
+    """Commands that give a host its address, and a loopback for traffic on one node."""
     return [
         "link set lo up",
         f"link set {host.interface} addrgenmode none",

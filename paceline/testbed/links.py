@@ -1,4 +1,4 @@
-"""Links of a chosen rate, in both directions, and what they really carry."""
+"""Shape links to a chosen rate in both directions, and measure what they really carry."""
 
 import socket
 import statistics
@@ -40,7 +40,7 @@ _RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
 
 
 def shape(host: Host, switch: Host, bits_per_second: float, latency: float | None) -> None:
-    """Give a host's link a rate, and what leaves the host a delay."""
+    """Set the rate of a host's link, and the delay of packets that leave the host."""
     burst = max(bits_per_second / 8 * _BURST_SECONDS, _LEAST_BURST_BYTES)
     queue = min(max(bits_per_second / 8 * _QUEUE_SECONDS, _LEAST_QUEUE_BYTES, 2 * burst), _MOST_QUEUE_BYTES)
     rate = f"tbf rate {bits_per_second:.0f}bit burst {burst:.0f} limit {queue:.0f}"
@@ -57,7 +57,7 @@ def shape(host: Host, switch: Host, bits_per_second: float, latency: float | Non
 
 @dataclass(frozen=True)
 class Link:
-    """A node's link: its rate as asked for and as measured in each direction, and the latency to the next node."""
+    """A node's link: its rate as requested and as measured in each direction, and the latency to the next node."""
 
     node: int
     asked_bits_per_second: float
@@ -66,7 +66,7 @@ class Link:
     latency_seconds: float
 
     def sped_up(self, times: float) -> "Link":
-        """As it would be if everything were so many times faster."""
+        """The same link with everything this many times faster."""
         return Link(
             self.node,
             self.asked_bits_per_second * times,
@@ -77,7 +77,7 @@ class Link:
 
 
 def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[Link]:
-    """Every node's link. Rates count what TCP carried and its headers down to Ethernet's, as the shaper does."""
+    """Measure every node's link. Rates count TCP payload and all headers down to Ethernet's, as the shaper does."""
     patient_until = time.monotonic() + _DISTURBED_SECONDS
     return [
         Link(
@@ -92,7 +92,7 @@ def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[Link]:
 
 
 def _rate_found(sender: Host, receiver: Host, asked: float, patient_until: float) -> float:
-    """The nearest to what was asked for of a few measurements: cores that are taken away for a while spoil some."""
+    """The one of a few measurements nearest to the requested rate: losing a core for a while spoils some."""
     rates: list[float] = []
     while len(rates) < _TRIES or time.monotonic() < patient_until:
         rates.append(bits_per_second(sender, receiver))
@@ -131,7 +131,7 @@ def _pump(near: socket.socket, enough: threading.Event) -> None:
 
 
 def _receive(far: socket.socket, seconds: float) -> float:
-    """Take in for so long; bytes per second, as they came in and not as they were read: a busy core reads late."""
+    """Receive for this long; bytes per second by arrival, not by when they were read: a busy core reads late."""
     room = bytearray(_CHUNK_BYTES)
     before, begun = _arrived(far), time.perf_counter()
     while time.perf_counter() - begun < seconds:
@@ -146,7 +146,7 @@ def _arrived(far: socket.socket) -> int:
 
 
 def latency_seconds(one: Host, other: Host) -> float:
-    """One way between two hosts: half the median round trip of a byte."""
+    """One-way latency between two hosts: half the median round trip of a byte."""
     near, far = _connected(one, other)
     with near, far:
         echo = threading.Thread(target=_echo, args=(far,), daemon=True)

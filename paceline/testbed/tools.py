@@ -1,4 +1,4 @@
-"""The tools a testbed is made with, `ip` and `tc` of iproute2, run inside namespaces; and whether they are there."""
+"""Run the tools of a testbed, `ip` and `tc` of iproute2, inside namespaces; and check that they are installed."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _SBIN = "/usr/sbin:/sbin"  # where they are, also when it is not on the path of 
 
 
 def missing() -> str | None:
-    """Why there can be no testbed here, and what to do about it; None where there can be one."""
+    """Why a testbed cannot run here, and what to do about it; None where it can."""
     if sys.platform != "linux":
         return "it needs Linux, whose network namespaces are its nodes"
     absent = [name for name in ("ip", "tc") if _find(name) is None]
@@ -26,19 +26,19 @@ def missing() -> str | None:
 
 
 def require_tools() -> None:
-    """Refuse, in a line that says what to do, where there can be no testbed."""
+    """Raise an error that gives the remedy where a testbed cannot run."""
     why = missing()
     if why is not None:
-        raise DeviceError(f"There can be no testbed here: {why}.")
+        raise DeviceError(f"A testbed cannot run here: {why}.")
 
 
 def run_batch(tool: str, namespace: str, lines: Sequence[str]) -> None:
-    """Have a tool carry out its lines inside a namespace, all of them or with an error."""
+    """Run all lines with a tool inside a namespace; raise if one fails."""
     done = _run(tool, namespace, lines)
     if done.returncode:
         answer = done.stderr.strip().partition("\n")[0][:300]
         hint = " In a container it needs --cap-add NET_ADMIN." if "not permitted" in answer else ""
-        raise DeviceError(f"The testbed could not be made: {tool} says {answer!r}.{hint}")
+        raise DeviceError(f"The testbed could not be made: {tool} reports {answer!r}.{hint}")
 
 
 def _run(tool: str, namespace: str, lines: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -51,7 +51,7 @@ def _run(tool: str, namespace: str, lines: Sequence[str]) -> "subprocess.Complet
 
 
 def can_delay() -> bool:
-    """Whether this kernel can delay packets: netem is not in every one. Tried in a namespace that is gone at once."""
+    """Whether this kernel can delay packets: not every kernel has netem. Tested in a temporary namespace."""
     try:
         descriptor = netns.make()
     except OSError:

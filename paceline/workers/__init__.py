@@ -1,1 +1,1 @@
-"""The processes that train."""
+"""Worker processes, which train the model."""

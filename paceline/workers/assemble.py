@@ -1,4 +1,4 @@
-"""The parts of one worker, put together: group, workload, data, model, replica, feed."""
+"""Build the parts of one worker: group, workload, data, model, replica, feed."""
 
 import dataclasses
 import os
@@ -42,7 +42,7 @@ _COLLECTIVE_TIMEOUT = timedelta(hours=24)
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """All that a worker trains with."""
+    """Everything that a worker needs to train."""
 
     spec: RunSpec
     strategy: ResolvedStrategy
@@ -52,7 +52,7 @@ class Parts:
     data: Data
     module: nn.Module
     unreached: list[str]
-    """Parameters that no gradient reaches; frozen."""
+    """Parameters that get no gradient; they are frozen."""
 
     clock: Clock
     replica: Replica
@@ -60,13 +60,13 @@ class Parts:
     progress: Progress
 
     def close(self) -> None:
-        """End what was started."""
+        """Close the feed and the replica."""
         self.feed.close()
         self.replica.close()
 
 
 def assemble(assignment: Assignment, handles: Handles) -> Parts:
-    """Join the others and build everything."""
+    """Join the process group and build all parts."""
     device = _device(assignment)
     workload = workloads.build(assignment.spec.workload)
     data = workload.data()
@@ -107,7 +107,7 @@ def assemble(assignment: Assignment, handles: Handles) -> Parts:
 
 
 def _device(assignment: Assignment) -> torch.device:
-    """The device that this process computes on, made the current one, with as many threads as it has cores."""
+    """Select the device that this process computes on, and set the number of threads."""
     slot = assignment.slot
     device = torch.device(slot.device if assignment.placement.kind == "cuda" else "cpu")
     torch.set_num_threads(slot.threads)
@@ -126,7 +126,7 @@ def _strategy(assignment: Assignment, handles: Handles) -> Strategy:
 
 
 def _clock(module: nn.Module, device: torch.device) -> Clock:
-    """A clock of the device's own time, for buckets and the gradients of trained parameters, too."""
+    """A clock in device time, which also times buckets and the gradients of trained parameters."""
     ticks: Ticks = HostTicks()
     if device.type == "cuda":
         ticks = DeviceTicks(lambda: torch.cuda.Event(enable_timing=True))
@@ -134,7 +134,7 @@ def _clock(module: nn.Module, device: torch.device) -> Clock:
 
 
 def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
-    """Meet the other workers; rank 0 owns the store, on the socket that it was handed."""
+    """Join the process group; rank 0 owns the store, on the socket that it receives."""
     os.environ["GLOO_SOCKET_IFNAME"] = assignment.host.interface if assignment.host is not None else "lo"
     store = TCPStore(
         *assignment.store,
@@ -155,14 +155,14 @@ def join(assignment: Assignment, listener: socket.socket | None) -> TorchGroup:
 
 
 def _emulated(module: nn.Module, workload: Workload, timing: Timing) -> tuple[nn.Module, Workload]:
-    """The same parameters and the same units, and a loss that takes the device's time."""
+    """An emulated model and workload: same parameters and units, and a loss that takes the device's time."""
     return EmulatedModel(module, timing), dataclasses.replace(workload, loss=lambda model, tensors: model(tensors))
 
 
 def _recipe(spec: RunSpec, workload: Workload, *, idle: bool) -> OptimizerRecipe:
-    """The workload's optimizer at the run's learning rate, or plain SGD, which needs no memory of its own.
+    """The workload's optimizer at the run's learning rate, or plain SGD, which keeps no state.
 
-    Idle where a worker updates on an emulated device; a server's update is real.
+    It is idle where a worker updates on an emulated device; a server's update is real.
     """
     own = workload.optimizer
     if spec.optimizer == "sgd":

@@ -1,4 +1,4 @@
-"""What one worker process receives when it starts: plain data."""
+"""What one worker process receives when it starts, as plain data."""
 
 import socket
 from collections.abc import Sequence
@@ -26,20 +26,20 @@ class Assignment:
     placement: Placement
     rank: int
     store: tuple[str, int]
-    """Address and port of the store where workers find one another."""
+    """Address and port of the store for rendezvous."""
 
     paces: Sequence[Pace] = ()
-    """Of the devices that are emulated, by node; empty where devices compute."""
+    """The paces of emulated devices, by node; empty where devices are not emulated."""
 
     hosts: Sequence[Host] = ()
-    """The nodes as hosts of their own; empty where all workers are on this machine's loopback."""
+    """The hosts of a testbed, by node; empty where all workers use this machine's loopback."""
 
     scratch: Path
     """Logs and series; removed after the run."""
 
     checkpoints: Path
     environment: dict[str, str]
-    """Variables as the parent has them now; the server that workers are forked from may be older."""
+    """The parent's environment variables; those of the server that workers are forked from may be older."""
 
     @property
     def size(self) -> int:
@@ -53,17 +53,17 @@ class Assignment:
 
     @property
     def pace(self) -> Pace | None:
-        """The device that this worker emulates; None where it computes."""
+        """The pace of the device that this worker emulates; None where it does not emulate."""
         return self.paces[self.slot.node] if self.paces else None
 
     @property
     def rates_only(self) -> bool:
-        """Whether of a device only a rate is known, so that the model's arithmetic decides how a step divides."""
+        """Whether only the rate of some device is known, so that the model's arithmetic decides how a step divides."""
         return any(isinstance(pace, Rate) for pace in self.paces)
 
     @property
     def host(self) -> Host | None:
-        """The host this worker is on; None: this machine's loopback serves."""
+        """The host this worker is on; None on this machine's loopback."""
         return self.hosts[self.slot.node] if self.hosts else None
 
     @property
@@ -73,12 +73,12 @@ class Assignment:
 
     @property
     def log(self) -> Path:
-        """What this worker prints."""
+        """The file for this worker's output."""
         return log_of(self.scratch, self.rank)
 
     @property
     def series(self) -> Path:
-        """Where this worker leaves its series."""
+        """Where this worker writes its series."""
         return series_of(self.scratch, self.rank)
 
 
@@ -87,10 +87,10 @@ class Handles:
     """Open sockets and connections that only rank 0 receives, because each must have one owner."""
 
     listener: socket.socket | None = None
-    """For the store, on loopback or on the address of rank 0's host."""
+    """Socket for the store, on loopback or on the address of rank 0's host."""
 
     server_connections: "list[Connection[bytes, bytes]]" = field(default_factory=list)
-    """To servers that wait for their configuration."""
+    """Connections to servers that wait for their configuration."""
 
 
 def log_of(scratch: Path, rank: int) -> Path:

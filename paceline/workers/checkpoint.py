@@ -38,11 +38,11 @@ class Progress:
 
     step: int = 0
     samples_seen: int = 0
-    """By this worker."""
+    """Samples that this worker has seen."""
 
 
 def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, group: Group) -> Path:
-    """Write a checkpoint that appears under its name only when it is whole. All workers call it together."""
+    """Write a checkpoint that gets its name only when it is complete. All workers call this together."""
     step = int(group.all_gather(torch.tensor([progress.step]))[0])  # without a barrier in every step they may differ
     final = folder / f"step-{step:08d}"
     partial = folder / f".{final.name}.partial"
@@ -70,7 +70,7 @@ def save(folder: Path, spec: RunSpec, progress: Progress, replica: Replica, grou
 
 
 def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
-    """Put the replica where the checkpoint was; the worker's random state too."""
+    """Restore the replica and the worker's random state from a checkpoint."""
     check(path, spec)
     try:
         own = torch.load(path / f"rank-{group.rank}.pt", weights_only=True)
@@ -79,7 +79,7 @@ def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
         raise CheckpointError(f"{path} cannot be read ({error}): resume from another checkpoint.") from error
     progress = own.get("progress")
     if not isinstance(progress, dict) or not all(isinstance(v, int) for v in progress.values()):
-        raise CheckpointError(f"{path} does not say how far it is: resume from another checkpoint.")
+        raise CheckpointError(f"{path} does not contain its progress: resume from another checkpoint.")
     replica.load(State(shared=shared, own=own["state"]))
     torch.set_rng_state(own["random"])
     if "cuda_random" in own:
@@ -89,7 +89,7 @@ def load(path: Path, spec: RunSpec, replica: Replica, group: Group) -> Progress:
 
 
 def find(path: Path) -> Path:
-    """The checkpoint that `--resume` means: a checkpoint, or the newest one of a run's folder."""
+    """The checkpoint that `--resume` names: the path itself, or the newest one in a run folder."""
     if (path / "about.json").is_file():
         return path
     whole = checkpoints(path / "checkpoints") or checkpoints(path)
@@ -99,12 +99,12 @@ def find(path: Path) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The whole checkpoints in a folder, oldest first."""
+    """The complete checkpoints in a folder, oldest first."""
     return sorted(p.parent for p in folder.glob("step-*/about.json"))
 
 
 def check(path: Path, spec: RunSpec) -> CheckpointAbout:
-    """What the checkpoint reports about itself; refused when it is of a run that differs from `spec`."""
+    """What the checkpoint reports about itself; refused if it belongs to a run that differs from `spec`."""
     try:
         about = msgspec.json.decode((path / "about.json").read_bytes(), type=CheckpointAbout)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
@@ -116,7 +116,7 @@ def check(path: Path, spec: RunSpec) -> CheckpointAbout:
     later = {name: SETTINGS[name].default for name in now if SETTINGS[name].default not in (None, dataclasses.MISSING)}
     identity = {**later, **migrated_settings(about.identity)}
     if absent := [name for name in now if name not in identity]:
-        raise CheckpointError(f"{path} does not say its {', '.join(absent)}: resume from another checkpoint.")
+        raise CheckpointError(f"{path} does not contain {', '.join(absent)}: resume from another checkpoint.")
     differing = [name for name, value in now.items() if identity[name] != value]
     if differing:
         details = ", ".join(f"{name} was {identity[name]!r}, now {now[name]!r}" for name in differing)

@@ -1,4 +1,4 @@
-"""A model whose forward and backward take the time of another device; its parameters and gradients are real."""
+"""Emulate a model whose forward and backward take the time of another device; its parameters and gradients are real."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,18 +20,18 @@ from paceline.workloads.base import BatchTensors, Workload, count_samples
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of this process that a device takes, per unit of work."""
+    """Seconds that a device takes per unit of work, in this process's time."""
 
     forward_seconds: float
     backward_seconds: float
     ready: Mapping[str, float]
-    """By name of the parameter: how much of backward is done when its gradient is ready."""
+    """Share of backward that is done when a gradient is ready, by name of the parameter."""
 
     update_seconds: float
-    """Per update, of which the process does the work itself, in its own time."""
+    """Seconds of the device per update; the process itself does the update, in its own time."""
 
     work: Callable[[BatchTensors], int]
-    """How many units of work a batch is."""
+    """How many units of work a batch holds."""
 
 
 def timing_of(pace: Pace, trial: Trial, workload: Workload, spec: RunSpec) -> Timing:
@@ -59,10 +59,10 @@ def timing_of(pace: Pace, trial: Trial, workload: Workload, spec: RunSpec) -> Ti
 
 
 class EmulatedModel(nn.Module):
-    """Has the parameters and buffers of a model, under their names, and none of its arithmetic.
+    """Has the parameters and buffers of a model under their names, but none of its arithmetic.
 
-    Every gradient is zero, of its real size, and is there when the device would have it. What an update takes
-    beyond the device's own is taken off the next forward.
+    Every gradient is zero, has its real size, and is ready when it would be on the device. If an update takes longer
+    than the device's own, the next forward is shortened by the difference.
     """
 
     def __init__(self, model: nn.Module, timing: Timing) -> None:
@@ -72,9 +72,7 @@ class EmulatedModel(nn.Module):
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         missing = [name for name in trained if name not in timing.ready]
         if missing:
-            raise SpecError(
-                f"Nothing is known about when the gradient of {missing[0]} is ready: profile this workload."
-            )
+            raise SpecError(f"It is unknown when the gradient of {missing[0]} is ready: profile this workload.")
         # In forward the parameter whose gradient is ready last comes first, so that backward meets it last.
         self._order = sorted(((timing.ready[name], p) for name, p in trained.items()), key=lambda entry: -entry[0])
         self._asked_seconds = 0.0  # of the device, for all that was asked of it, updates aside
@@ -84,7 +82,7 @@ class EmulatedModel(nn.Module):
         register_optimizer_step_post_hook(lambda *_: self._end_update())
 
     def forward(self, tensors: BatchTensors) -> Tensor:
-        """A loss of 0 on which every trained parameter has an influence."""
+        """A loss of 0 that depends on every trained parameter."""
         begun, work = time.perf_counter(), self._timing.work(tensors)
         self._asked_seconds += work * (self._timing.forward_seconds + self._timing.backward_seconds)
         self._backward.begun = None
@@ -95,7 +93,7 @@ class EmulatedModel(nn.Module):
         return signal
 
     def seconds_per_step(self, steps: int) -> float:
-        """What the device takes for a step, of this process's time; the mean of so many."""
+        """Mean seconds of a step on the device over `steps` steps, in this process's time."""
         return self._asked_seconds / steps + self._timing.update_seconds
 
     def _overtime(self) -> float:
@@ -110,7 +108,7 @@ class EmulatedModel(nn.Module):
 
 
 class MeteredReplica:
-    """A replica, and how busy the host's cores are while it is waited for: emulated computing leaves them idle."""
+    """A replica that measures how busy the host's cores are during its exchange; emulated compute leaves them idle."""
 
     def __init__(self, replica: Replica, meter: Meter) -> None:
         self._replica = replica
@@ -120,32 +118,32 @@ class MeteredReplica:
         return getattr(self._replica, name)
 
     def exchange(self, samples: int) -> None:
-        """All waiting is here."""
+        """Exchange as the replica does, and measure the cores meanwhile."""
         self.meter.resume()
         self._replica.exchange(samples)
         self.meter.pause()
 
 
 class IdleSGD(torch.optim.SGD):
-    """Plain SGD of gradients that are zero, which changes nothing, and so does nothing; a device's time has its update.
+    """An optimizer that does nothing: gradients are zero, and the device's time includes the update.
 
-    Gradients are cleared the first time only: what they lie in before training begins is not what they stay in.
+    Gradients are cleared only the first time, because their memory before training is not the memory they keep.
     """
 
     _cleared = False
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """No weight changes."""
+        """Change no weight."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing, but for the first time."""
+        """Clear the gradients the first time; later do nothing."""
         if not self._cleared:
             super().zero_grad(set_to_none)
             self._cleared = True
 
 
 class _Backward:
-    """When backward began; None before."""
+    """The time when backward began; None before."""
 
     begun: float | None = None
 
@@ -167,7 +165,7 @@ class _Influence(torch.autograd.Function):
 
 
 def _nothing_for(parameter: Tensor) -> Tensor:
-    """A gradient of zeros: whole where there is none yet, and otherwise empty, so that adding it touches no memory."""
+    """A gradient of zeros: dense the first time, later sparse and empty, so that adding it touches no memory."""
     if parameter.grad is None:
         return torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
     return torch.zeros(parameter.shape, dtype=parameter.dtype, layout=torch.sparse_coo)

@@ -13,7 +13,7 @@ _LOOK_EVERY_SECONDS = 0.5
 class Limit:
     """Ends training at the same step on every worker.
 
-    With a strategy that waits for all workers, nobody may stop a step earlier than the others. Rank 0 decides and
+    With a strategy that waits for all workers, no worker may stop a step earlier than the others. Rank 0 decides and
     sends its decision at steps that all know beforehand, about twice a second. Otherwise each worker decides alone.
     """
 
@@ -38,12 +38,12 @@ class Limit:
         self._last_step = 0
 
     def begin(self, step: int) -> None:
-        """Time starts to count before step `step`."""
+        """Start counting time before step `step`."""
         self._begun = self._last_look = time.perf_counter()
         self._last_step = self._next_look = step
 
     def reached(self, done: int) -> bool:
-        """Whether training ends after `done` steps since the very first."""
+        """Whether training ends after `done` steps, including those before a resume."""
         if self._total_steps is not None and done >= self._total_steps:
             return True
         if not self._together:

@@ -1,4 +1,4 @@
-"""What a worker and the process that supervises it write to each other: types in Python, JSON on the connection."""
+"""Messages between a worker and the process that supervises it: types in Python, JSON on the connection."""
 
 import json
 from typing import Literal
@@ -9,7 +9,7 @@ from paceline.record_parts import Validation
 from paceline.workers.report import WorkerReport
 
 Order = Literal["stop", "all precise", "locate"]
-"""What the supervising process asks for: an orderly end, or the end of a measurement, or where a worker is."""
+"""Orders of the supervising process: stop cleanly, end a measurement, or report where the worker is."""
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -24,7 +24,7 @@ class Ready(WorkerMessage, frozen=True, kw_only=True):
 
 
 class Advanced(WorkerMessage, frozen=True, kw_only=True):
-    """The worker has come this far; `samples` and `loss` are those of training."""
+    """The worker has reached this step; `samples` and `loss` are those of training."""
 
     step: int
     phase: Literal["training", "validation"]
@@ -73,7 +73,7 @@ AnyMessage = Ready | Advanced | Validated | Waiting | Precise | Located | Failed
 
 
 def encode(message: AnyMessage) -> bytes:
-    """The message as JSON. Python's own encoder keeps a figure that is not a number; that of msgspec loses it."""
+    """The message as JSON. Python's own encoder keeps NaN; msgspec's loses it."""
     return json.dumps(msgspec.to_builtins(message)).encode()
 
 

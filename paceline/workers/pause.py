@@ -23,7 +23,7 @@ from paceline.workloads.base import Data, Workload
 
 @dataclass
 class Pause:
-    """Called after every step; takes time only when validation or a checkpoint is due."""
+    """Runs after every step; takes time only when validation or a checkpoint is due."""
 
     spec: RunSpec
     workload: Workload
@@ -42,10 +42,10 @@ class Pause:
     settles: int = 0
 
     def __call__(self, progress: Progress, last: bool) -> bool | None:
-        """Settle, validate and save, as far as due; None if nothing was, else whether training is over for all.
+        """Settle, validate and save if due; None if nothing was due, else whether training is over for all workers.
 
-        Workers that do not wait for one another may come here at different steps. What one of them has to do all do,
-        and when it was the last step of one, it is the end for all: nobody would be left to meet later.
+        Workers that do not wait for one another may get here at different steps. All do what one of them has to do,
+        and the last step of one ends training for all, because it could not take part in later pauses.
         """
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None

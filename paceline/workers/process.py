@@ -1,4 +1,4 @@
-"""The entry of a worker process: its output, cores and signals, and what becomes of its errors."""
+"""The entry point of a worker process: its output, cores and signals, and how its errors are reported."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from paceline.workers.messages import Failed, Finished
 
 
 def main(assignment: Assignment, connection: "Connection[bytes, bytes]", handles: Handles) -> None:
-    """Run as assigned and leave at once; the parent receives either the report or the error."""
+    """Run the assignment and exit; the parent receives either the report or the error."""
     if assignment.host is not None:
         netns.enter(assignment.host.namespace)  # before any thread or socket: both belong to where they began
     os.setpgid(0, 0)  # this worker and its loaders are one process group, ended as one
@@ -46,7 +46,7 @@ def main(assignment: Assignment, connection: "Connection[bytes, bytes]", handles
 
 
 def _hint(error: BaseException) -> str:
-    """What to do about errors of torch's that the choice of batches causes."""
+    """A remedy for errors of torch that the choice of the batch causes."""
     if "more than 1 value per channel" in str(error):
         return " — an uneven last batch left this worker one sample: choose a --batch that divides the data."
     return ""
@@ -62,7 +62,7 @@ def _redirect_output(assignment: Assignment) -> None:
 
 
 def _leave(code: int) -> None:
-    """End without torch's tear-down, which can wait for peers that are gone."""
+    """Exit without torch's tear-down, which can wait for peers that have ended."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

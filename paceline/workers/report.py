@@ -11,13 +11,13 @@ class CoreUse:
     """Shares of the cores' time while training, in percent; None where the machine does not report them."""
 
     busy_percent: float | None = None
-    """By any process of the machine."""
+    """Used by any process of the machine."""
 
     loader_percent: float | None = None
-    """By the processes this worker started: its loaders; None without any."""
+    """Used by the processes this worker started, its loaders; None without any."""
 
     stolen_percent: float | None = None
-    """By other machines on the same host. Only a virtual machine reports it."""
+    """Used by other virtual machines on the same host (steal). Only a virtual machine reports it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class EmulatedUse:
     """What a worker on an emulated device did."""
 
     device_seconds_per_step: float
-    """As planned, in the slowed time of the host."""
+    """As planned, in slow-motion time of the host."""
 
     exchange_busy_percent: float | None
     """How busy its cores were during the exchange."""
@@ -42,7 +42,7 @@ class EmulatedUse:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerReport:
-    """All that the record needs of one worker, beside its series."""
+    """Everything that the record needs from one worker, except its series."""
 
     device: str
     cores: tuple[int, ...]

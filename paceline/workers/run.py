@@ -1,4 +1,4 @@
-"""One worker's run: train with the parts it has, and report."""
+"""One worker's run: build its parts, train, and report."""
 
 import resource
 import sys
@@ -32,7 +32,7 @@ _RSS_UNIT_BYTES = 1024 if sys.platform == "linux" else 1
 
 
 def run(assignment: Assignment, link: ParentLink, handles: Handles) -> WorkerReport:
-    """Train as assigned; what this worker has to report."""
+    """Train as assigned, and return this worker's report."""
     begun = time.perf_counter()
     parts = assemble(assignment, handles)
     try:
@@ -114,7 +114,7 @@ def _loop_config(parts: Parts, link: ParentLink, total: int | None, pause: Pause
 
 
 def _precise_enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
-    """Whether the throughput is precise enough: this worker's, or that of all where workers do not wait for others."""
+    """A function that checks the throughput's precision: of this worker or, where workers do not wait, of all."""
     stopping, read, reported = Stopping(parts.spec.until_percent or 0.0), 0, False
     together = parts.strategy.same_steps
 
@@ -135,7 +135,7 @@ def _precise_enough(parts: Parts, link: ParentLink) -> Callable[[], bool]:
 
 
 def _gpu(device: torch.device) -> str | None:
-    """The identifier by which the driver knows this worker's GPU."""
+    """The driver's identifier of this worker's GPU."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
@@ -152,14 +152,12 @@ def _total_steps(parts: Parts) -> int | None:
     spec, per_epoch = parts.spec, parts.feed.steps_per_epoch
     if spec.epochs is not None:
         if per_epoch is None:
-            raise SpecError(f"--feed {spec.feed} has no end, so no epochs: use --steps or --seconds.")
+            raise SpecError(f"--feed {spec.feed} is endless and has no epochs: use --steps or --seconds.")
         total: int | None = spec.epochs * per_epoch
     else:
         total = spec.steps
     if total is not None and total <= parts.progress.step:
-        raise SpecError(
-            f"The checkpoint is at step {parts.progress.step} of {total}: ask for more --steps or --epochs."
-        )
+        raise SpecError(f"The checkpoint is at step {parts.progress.step} of {total}: give more --steps or --epochs.")
     return total
 
 

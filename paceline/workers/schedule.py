@@ -1,4 +1,4 @@
-"""The learning rate of every step: the workload's, scaled by a rule, reached by a warm-up."""
+"""The learning rate of every step: the workload's, scaled by a rule, after a warm-up."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A constant learning rate, scaled for many workers and approached from the unscaled one."""
+    """A constant learning rate, scaled for the number of workers; warm-up begins at the unscaled rate."""
 
     base: float
     rule: Literal["none", "linear", "sqrt"]

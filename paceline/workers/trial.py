@@ -1,4 +1,4 @@
-"""One forward and backward on two samples, before training: what the loss reaches, and how the work divides."""
+"""One forward and backward on two samples, before training: what the loss depends on, and how the work divides."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,20 +29,20 @@ class Trial:
     """Share of forward in the arithmetic of forward and backward together; meaningful only where it was counted."""
 
     ready: Mapping[str, float]
-    """By name of the parameter: how much of the arithmetic of backward is done when its gradient is ready."""
+    """Share of backward's arithmetic that is done when a gradient is ready, by name of the parameter."""
 
 
 def shared_trial(
     group: Group, module: nn.Module, workload: Workload, data: Data, device: torch.device, *, count: bool
 ) -> Trial:
-    """Done by one worker for all of them: the model and the first samples are the same everywhere."""
+    """Run the trial on one worker for all: the model and the first samples are the same everywhere."""
     if group.rank == 0:
         group.publish(_KEY, json.dumps(asdict(try_out(module, workload, data, device, count=count))))
     return Trial(**json.loads(group.lookup(_KEY)))
 
 
 def try_out(module: nn.Module, workload: Workload, data: Data, device: torch.device, *, count: bool = False) -> Trial:
-    """In evaluation mode, with a random state that is put back, and without leaving gradients; arithmetic if asked."""
+    """Run in evaluation mode, restore the random state and leave no gradients; `count` counts the arithmetic."""
     trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     counter = FlopCounterMode(display=False)
     done: dict[str, int] = {}
@@ -77,14 +77,14 @@ def _loss(module: nn.Module, workload: Workload, data: Data, device: torch.devic
     if not (isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad):
         shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
         raise SpecError(
-            f"The loss of {workload.name} is {shown} that nothing can be learned from: return one number that depends "
+            f"The loss of {workload.name} is {shown}, which cannot be trained: return one number that depends "
             "on the parameters, the mean over the samples."
         )
     return loss
 
 
 def freeze(module: nn.Module, names: Sequence[str]) -> None:
-    """Leave these parameters alone, so that every strategy does so alike."""
+    """Freeze these parameters, so that all strategies treat them alike."""
     parameters = dict(module.named_parameters())
     for name in names:
         parameters[name].requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Validation: the set is divided without padding, and sums and counts are added up over the workers."""
+"""Validation: divide the set without padding, and add up sums and counts over the workers."""
 
 from collections.abc import Callable
 
@@ -21,9 +21,9 @@ def validate(
     device: torch.device,
     go_on: Callable[[], bool],
 ) -> dict[str, float] | None:
-    """The loss and the metrics over all of `examples`, the same on every worker; None when not all went on to the end.
+    """The loss and the metrics over all of `examples`, the same on every worker; None if a worker stopped early.
 
-    Noise comes from a random state of its own, so that validation does not disturb training.
+    Noise comes from a separate random state, so that validation does not disturb training.
     """
     part = validation_part(len(examples), group.rank, group.size)
     # A worker without a part still runs one sample, at weight 0: all must know the same names to add up.

@@ -1,1 +1,1 @@
-"""What is learned: models, losses and data."""
+"""Workloads: models, losses and data."""

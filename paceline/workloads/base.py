@@ -14,7 +14,7 @@ from paceline.recipe import OptimizerRecipe
 BatchTensors: TypeAlias = tuple[Tensor, ...]
 Indices: TypeAlias = npt.NDArray[np.int64]
 Totals: TypeAlias = Mapping[str, tuple[Tensor, float]]
-"""Per quantity: its sum over a batch and what to divide the total sum by."""
+"""For each quantity, its sum over a batch and the count to divide the total sum by."""
 
 
 class Examples(Protocol):
@@ -33,7 +33,7 @@ class Tensors:
     def __init__(self, *tensors: Tensor) -> None:
         lengths = {len(t) for t in tensors}
         if len(lengths) != 1:
-            raise ValueError(f"Tensors of one set of examples have one length, not {sorted(lengths)}.")
+            raise ValueError(f"Tensors of one set of examples must have the same length, not {sorted(lengths)}.")
         self.tensors = tensors
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Data:
     validation: Examples | None = None
 
     source: str
-    """A path, or what was generated; goes into the record."""
+    """A path, or a description of the generated data; the record contains it."""
 
     generated: bool = False
 
@@ -69,20 +69,20 @@ class Workload:
 
     name: str
     unit: str
-    """What is counted in throughput, in the plural: images, words, frames."""
+    """The unit that throughput counts, in the plural: images, words, frames."""
 
     model: Callable[[], nn.Module]
-    """Builds the model; its weights come from torch's random state."""
+    """Builds the model; torch's random state determines its weights."""
 
     loss: Callable[[nn.Module, BatchTensors], Tensor]
-    """Runs the model on a batch; the mean loss over its samples."""
+    """Runs the model on a batch, and returns the mean loss over its samples."""
 
     data: Callable[[], Data]
     """Loads or generates the data; called in the worker, once."""
 
     optimizer: OptimizerRecipe
     batch: int
-    """Samples per worker and update unless asked otherwise."""
+    """Default samples per worker and update."""
 
     assess: Callable[[nn.Module, BatchTensors], Totals] | None = None
     """For validation: sums and counts of the loss and of other metrics. Default: the loss alone."""
@@ -91,7 +91,7 @@ class Workload:
     """How many units a batch holds: samples, unless the workload counts words."""
 
     def totals(self, model: nn.Module, tensors: BatchTensors) -> Totals:
-        """What validation adds up over batches and workers."""
+        """The sums and counts that validation adds up over batches and workers."""
         if self.assess is not None:
             return self.assess(model, tensors)
         samples = count_samples(tensors)

@@ -1,4 +1,4 @@
-"""BERT as report 004 trained it: an encoder of text, with masked words and next sentence to learn from."""
+"""BERT as report 004 trained it: a text encoder, pre-trained on masked words and next-sentence prediction."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ POSITIONS = 512
 SEGMENTS = 2
 NORM_EPS = 1e-12
 INITIAL_STD = 0.02
-"""At 768 units; in a narrower model more, in proportion to 1/√units, or its attention hardly starts to learn."""
+"""At 768 units; larger in a narrower model, in proportion to 1/√units, or its attention hardly starts to learn."""
 
 
 class Attention(nn.Module):
@@ -153,7 +153,7 @@ def count_words(tensors: BatchTensors) -> int:
 
 
 def bert_base(options: BertOptions) -> Workload:
-    """The workload. Adam without weight decay: a recipe treats all parameters alike, and decay is not for norms."""
+    """The workload. Adam without weight decay: a recipe treats all parameters alike, and norms should not decay."""
     return Workload(
         name="bert-base",
         unit="words",

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkloadEntry:
-    """Where a workload is built, with which options, and what to say about it."""
+    """The builder of a workload, its options, and its summary."""
 
     builder: str
     options: type[Any]
     parameters: int
-    """At default options."""
+    """Number of parameters with default options."""
 
     unit: str
     defaults: TrainingDefaults
@@ -58,13 +58,13 @@ WORKLOADS: Mapping[str, WorkloadEntry] = {
         "nmt:nmt", NmtOptions, 93_593_600, "words", NMT, "recurrent encoder-decoder translating sentences"
     ),
     "bert-base": WorkloadEntry(
-        "bert:bert_base", BertOptions, 110_106_428, "words", BERT, "masked words and next sentence"
+        "bert:bert_base", BertOptions, 110_106_428, "words", BERT, "BERT encoder, masked words and next sentence"
     ),
 }
 
 
 def check(text: str) -> str:
-    """The workload as it will be written in records; refused when it cannot exist. Needs no torch."""
+    """The workload as records write it; refused if it is not valid. Needs no torch."""
     part = grammar.parse(text, "workload")
     if ":" in part.name:  # the user's own; its options are checked when its function is called
         return str(part)
@@ -74,7 +74,7 @@ def check(text: str) -> str:
 
 @functools.cache  # a study plans many runs of one workload
 def defaults_of(text: str) -> TrainingDefaults:
-    """What the workload trains with unless asked otherwise; only a workload of the user's own is built for it."""
+    """The workload's training defaults; only a user's own workload is built to find them."""
     part = grammar.parse(text, "workload")
     if ":" not in part.name:
         return WORKLOADS[grammar.choose(part.name, WORKLOADS, "workload")].defaults
@@ -119,7 +119,7 @@ def _users_own(part: grammar.Part) -> "Workload":
         where = traceback.extract_tb(error.__traceback__)[-1]
         raise SpecError(
             f"{part.name} raised {type(error).__name__}: {error} ({where.filename}, line {where.lineno}). "
-            "Nothing was run: mend the function, or its options."
+            "Nothing was run: fix the function, or its options."
         ) from error
     if not isinstance(workload, Workload):
         raise SpecError(f"{part.name} returned {type(workload).__name__}, not a paceline.Workload.")

@@ -1,4 +1,4 @@
-"""The batch and the optimizer that each workload of the catalogue trains with unless asked otherwise; no torch."""
+"""The batch and the optimizer that each workload of the catalogue uses by default; needs no torch."""
 
 from dataclasses import dataclass
 

@@ -17,12 +17,12 @@ from paceline.workloads.defaults import NMT
 from paceline.workloads.options import NmtOptions
 
 LAYERS = 4
-"""Of the decoder; and states the encoder hands over, so that every decoder layer starts from one of them."""
+"""Layers of the decoder, and states of the encoder: every decoder layer starts from one of them."""
 
 FORGET_BIAS = 1.0
 
 LOGITS_AT_ONCE = 2**27
-"""A batch of 360 sentences has 360 · 101 · 50,000 logits, 7.3 GB; no more than 0.5 GB are kept at a time."""
+"""A batch of 360 sentences has 360 · 101 · 50,000 logits, 7.3 GB; at most 0.5 GB are kept at a time."""
 
 State: TypeAlias = tuple[Tensor, Tensor]
 """Output and memory, h and c, of every layer: [layers, samples, units] each."""
@@ -117,7 +117,7 @@ class FusedEncoder(nn.Module):
 
 
 def _fused(units: int, layers: int, *, bidirectional: bool = False) -> nn.LSTM:
-    """torch.nn.LSTM started as the stepwise cells are: its forget bias, which is learned, starts at 1."""
+    """torch.nn.LSTM initialised like the stepwise cells: its forget bias, which is learned, starts at 1."""
     lstm = nn.LSTM(units, units, layers, batch_first=True, bidirectional=bidirectional)
     for name, parameter in lstm.named_parameters():
         if name.startswith("weight"):
@@ -130,11 +130,11 @@ def _fused(units: int, layers: int, *, bidirectional: bool = False) -> nn.LSTM:
 
 
 class Words(NamedTuple):
-    """What came out for every target word [samples, words]; padding counts nothing in either."""
+    """The result for every target word [samples, words]; padding is 0 in both fields."""
 
     losses: Tensor
     hits: Tensor | None
-    """1 where the right word was the likeliest; None unless asked for."""
+    """1 where the right word was the likeliest; None unless requested."""
 
 
 class Translator(nn.Module):
@@ -180,7 +180,7 @@ class Translator(nn.Module):
         return Words(losses.view_as(target), right.view_as(target) if hits else None)
 
     def _score(self, outputs: Tensor, words: Tensor, hits: bool) -> tuple[Tensor, Tensor]:
-        """Losses and hits; where the logits would not fit, piece by piece, computed again in backward."""
+        """Losses and hits; where the logits would not fit, computed piece by piece and again in backward."""
         piece = max(1, LOGITS_AT_ONCE // self.projection.out_features)
         if len(words) <= piece:
             return self._score_piece(outputs, words, hits)
@@ -233,7 +233,7 @@ def assess(model: nn.Module, tensors: BatchTensors) -> Totals:
 
 
 def load(options: NmtOptions) -> Data:
-    """Real text where there is some, or generated pairs."""
+    """Real text if it is available, otherwise generated pairs."""
     place = None if options.data == "generated" else folder.find(text.SUBFOLDERS)
     if options.data == "real" and place is None:
         raise folder.missing("parallel text", text.SUBFOLDERS)

@@ -1,4 +1,4 @@
-"""The options of every workload of the catalogue, checked where they are made; no torch."""
+"""The options of every workload of the catalogue, checked when they are created; needs no torch."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ class VaeOptions:
     """auto: MNIST, else Fashion-MNIST, else generated digits."""
 
     samples: int | None = None
-    """Use only the first so many training images."""
+    """Use only the first N training images."""
 
     channels: int = 64
     hidden: int = 128
@@ -35,10 +35,10 @@ class PilotNetOptions:
 
     data: Literal["auto", "real", "generated"] = "auto"
     samples: int | None = None
-    """Use only the first so many training frames."""
+    """Use only the first N training frames."""
 
     wide: bool = False
-    """The variant with a dense layer of 1164 before the one of 100."""
+    """on: the variant with a dense layer of 1164 units before the one of 100."""
 
     def __post_init__(self) -> None:
         _positive("pilotnet", samples=self.samples)
@@ -59,8 +59,10 @@ class ImageNetOptions:
     """How many training images are generated."""
 
     parameters: int | None = None
+    """Parameters of a stand-in for a model of which only the size is known; needs tensors."""
+
     tensors: int | None = None
-    """A stand-in of so many parameters in so many tensors, for a variant of which no more is known."""
+    """Tensors of the stand-in; needs parameters."""
 
     def __post_init__(self) -> None:
         require(
@@ -70,7 +72,7 @@ class ImageNetOptions:
         _positive("image classifier", tensors=self.tensors)
         require(
             self.parameters is None or self.parameters >= (self.tensors or 1),
-            f"parameters={self.parameters} is not valid: {self.tensors} tensors have at least one each.",
+            f"parameters={self.parameters} is not valid: {self.tensors} tensors need at least one parameter each.",
         )
         _positive("image classifier", classes=self.classes, width=self.width, samples=self.samples)
         require(self.image >= 32, f"image={self.image} is not valid: five halvings need at least 32 pixels.")
@@ -89,11 +91,11 @@ class NmtOptions:
 
     vocabulary: int = 50_000
     length: int = 100
-    """Words of a sentence; shorter ones are padded and masked, longer ones are cut."""
+    """Words per sentence; shorter ones are padded and masked, longer ones are cut."""
 
     data: Literal["auto", "real", "generated"] = "auto"
     samples: int | None = None
-    """Use only the first so many training pairs."""
+    """Use only the first N training pairs."""
 
     def __post_init__(self) -> None:
         _positive("nmt", units=self.units, length=self.length, samples=self.samples)
@@ -121,8 +123,11 @@ class BertOptions:
         _positive("bert-base", layers=self.layers, units=self.units, heads=self.heads, hidden=self.hidden)
         _positive("bert-base", samples=self.samples)
         require(
-            self.units % self.heads == 0, f"bert-base: units={self.units} must be a multiple of heads={self.heads}."
+            self.units % self.heads == 0,
+            f"bert-base: units={self.units} is not valid: it must be a multiple of heads={self.heads}.",
         )
-        require(self.vocabulary >= 16, f"bert-base: vocabulary={self.vocabulary} is not valid: at least 16.")
-        require(8 <= self.length <= 512, f"bert-base: length={self.length} is not valid: from 8 to 512.")
-        require(0 <= self.dropout < 1, f"bert-base: dropout={self.dropout} is not valid: from 0 to below 1.")
+        require(self.vocabulary >= 16, f"bert-base: vocabulary={self.vocabulary} is not valid: it must be at least 16.")
+        require(8 <= self.length <= 512, f"bert-base: length={self.length} is not valid: it must be from 8 to 512.")
+        require(
+            0 <= self.dropout < 1, f"bert-base: dropout={self.dropout} is not valid: it must be at least 0 and below 1."
+        )

@@ -111,7 +111,7 @@ def _resnet(
 def classifier(
     name: str, model: Callable[[], nn.Module], defaults: TrainingDefaults, options: ImageNetOptions
 ) -> Workload:
-    """A workload that classifies generated patterns with any model from images to logits, or stands in for one."""
+    """A workload that classifies generated patterns with any model from images to logits, or a stand-in for one."""
     own = True
     if options.parameters is not None and options.tensors is not None:
         own, model = False, functools.partial(sized.SizedModel, options.parameters, options.tensors)
@@ -134,7 +134,7 @@ def loss(model: nn.Module, tensors: BatchTensors) -> Tensor:
 
 
 def assess(model: nn.Module, tensors: BatchTensors) -> Totals:
-    """The loss, and the part of the images whose likeliest class is the right one."""
+    """The loss, and the share of images whose likeliest class is the right one."""
     images, labels = tensors
     logits = model(images).to(images.dtype)
     correct = (logits.argmax(1) == labels).to(images.dtype)

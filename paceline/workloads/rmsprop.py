@@ -1,4 +1,4 @@
-"""RMSProp as TensorFlow has it: its squared average starts at 1, and epsilon is inside the root."""
+"""RMSProp as in TensorFlow: its squared average starts at 1, and epsilon is inside the root."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ class TensorFlowRMSprop(Optimizer):
     """s ← αs + (1 − α)g², p ← p − lr · g / √(s + ε), with s = 1 at the start.
 
     PyTorch's starts at s = 0, so that its first steps are 1/√(1 − α) ≈ 3.2 × lr in every parameter, whatever the
-    gradient; report 000's figures were reached with the gentler start.
+    gradient; report 000's figures come from TensorFlow's slower start.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, alpha: float = 0.9, eps: float = 1e-10) -> None:

@@ -1,4 +1,4 @@
-"""A stand-in for a model of which only the size is known: so many parameters in so many tensors."""
+"""A stand-in for a model of which only the size is known: a given number of parameters in a given number of tensors."""
 
 from itertools import accumulate, pairwise
 
@@ -9,7 +9,7 @@ from paceline.workloads.base import BatchTensors
 
 
 class SizedModel(nn.Module):
-    """Tensors that grow towards the output with the square of their place, as those of residual networks about do."""
+    """Tensors that grow towards the output with the square of their place, roughly as in residual networks."""
 
     def __init__(self, parameters: int, tensors: int) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class SizedModel(nn.Module):
         self.tensors = nn.ParameterList(torch.full((end - begin,), 1e-3) for begin, end in pairwise(ends))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Every tensor's mean, one after the other, on the images' own: enough for a gradient of every element."""
+        """Add every tensor's mean to that of the images: enough for a gradient of every element."""
         signal = images.mean()
         for tensor in self.tensors:
             signal = signal + tensor.mean()
@@ -26,6 +26,6 @@ class SizedModel(nn.Module):
 
 
 def loss(model: nn.Module, tensors: BatchTensors) -> Tensor:
-    """A number with a gradient; nothing to be learned."""
+    """A number with a gradient; there is nothing to learn."""
     value: Tensor = model(tensors[0])
     return value

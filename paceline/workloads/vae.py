@@ -1,4 +1,4 @@
-"""The variational autoencoder of report 000: 28×28 images through two numbers and back."""
+"""The variational autoencoder of report 000: 28×28 images, encoded to two numbers and decoded."""
 
 import functools
 from pathlib import Path
@@ -98,7 +98,7 @@ def loss(model: nn.Module, tensors: BatchTensors) -> Tensor:
 
 
 def assess(model: nn.Module, tensors: BatchTensors) -> Totals:
-    """The loss and its two terms; the latent noise stays on, as in the original's validation."""
+    """The loss and its two terms; the latent noise stays on, as in the original validation."""
     samples = len(tensors[0])
     reconstruction, divergence = _terms(model, tensors)
     return {

@@ -119,7 +119,7 @@ def test_chosen_steps_alone_are_shown(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     events = traced(run, tmp_path / "trace.json", parse_steps("20-22"))
     assert {event["args"]["step"] for event in events if event["ph"] == "X"} == {20, 21, 22}
-    with pytest.raises(SpecError, match="this run has the steps 0 to 59"):
+    with pytest.raises(SpecError, match="this run has steps 0 to 59"):
         write_trace(run, tmp_path / "other.json", parse_steps("60-70"))
 
 

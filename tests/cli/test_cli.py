@@ -261,7 +261,7 @@ def test_the_catalogues_and_the_doctor_answer(verb: str, tmp_path: Path) -> None
     assert finished.returncode == 0, finished.stderr
     expected = {
         "workloads": "93,593,600",
-        "strategies": "What combines with what",
+        "strategies": "Which parts combine",
         "feeds": "synthetic",
         "doctor": "backend gloo",
     }

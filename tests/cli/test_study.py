@@ -64,7 +64,7 @@ def test_a_study_runs_prints_its_table_and_run_again_only_prints_it(tmp_path: Pa
     assert all(float(line["throughput"]) > 0 for line in lines)
     records = {p: p.read_bytes() for p in (tmp_path / "out").rglob("record.json")}
     again = study(*TINY, "--columns", "val_loss,sent", "--json", cwd=tmp_path)
-    assert "All 3 runs are there already" in again.stderr
+    assert "All 3 runs exist already" in again.stderr
     assert "starting workers" not in again.stderr
     told = json.loads(again.stdout)
     assert [row["state"] for row in told["rows"]] == ["done"] * 3
@@ -148,7 +148,7 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
     (tmp_path / "many.toml").write_text(f"workload = {json.dumps(workloads)}\nsteps = 9\n")
     finished = study("many.toml", "--dry-run", cwd=tmp_path)
     assert "expected time: unknown" in finished.stdout
-    assert "its first run shows it" in finished.stdout
+    assert "its first run shows the time" in finished.stdout
     as_json = json.loads(study("many.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert as_json["expected_seconds"] is None
 

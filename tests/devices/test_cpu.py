@@ -75,7 +75,7 @@ def test_a_place_that_was_asked_for_is_kept() -> None:
 def test_servers_of_their_own_are_refused_when_no_device_is_free() -> None:
     with pytest.raises(DeviceError) as refused:
         place(4, workers=3, servers=2, server_place="own")
-    assert "ps:place=own needs 2 devices beside the workers' 3, but 1 are free" in str(refused.value)
+    assert "ps:place=own needs 2 devices beside the workers' 3, but this machine has 1 left" in str(refused.value)
     assert "fewer servers or workers, or place=shared" in str(refused.value)
 
 
@@ -98,7 +98,7 @@ def test_too_many_workers_are_refused_with_the_sharing_that_would_fit(
 
 
 def test_a_device_larger_than_the_machine_is_refused() -> None:
-    with pytest.raises(DeviceError, match="--cores-per-device 4 is more than the 2 cores there are"):
+    with pytest.raises(DeviceError, match="--cores-per-device 4 is more than the 2 available"):
         place(2, workers=1, cores_per_device=4)
 
 

@@ -77,7 +77,9 @@ def test_servers_take_free_gpus_or_share_the_workers() -> None:
     assert [slot.device for slot in shared.servers] == ["cuda:0", "cuda:1"]
     assert (shared.server_place, shared.devices) == ("shared", 3)
     assert place(4, workers=2, servers=1, server_place="shared").devices == 2
-    with pytest.raises(DeviceError, match=r"place=own needs 2 more GPUs, but 1 are free: use place=shared"):
+    with pytest.raises(
+        DeviceError, match=r"place=own needs 2 more GPUs, but this machine has 1 left: use place=shared"
+    ):
         place(4, workers=3, servers=2, server_place="own")
 
 

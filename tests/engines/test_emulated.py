@@ -91,9 +91,9 @@ def test_a_profile_from_a_file_sets_when_every_gradient_is_ready(tmp_path: Path)
     record = run(tmp_path / "run", device=f"emulated:{tmp_path / 'device.json'}", steps=8)
     found = {gradient.name: gradient.ready_seconds for gradient in record.gradients}
     assert found == pytest.approx(ready, abs=0.04)
-    with pytest.raises(SpecError, match=r"is a profile of workload resnet18:.* and this run has vae"):
+    with pytest.raises(SpecError, match=r"is a profile of workload resnet18:.* but this run has vae"):
         plan(spec_of(workload="vae", device=f"emulated:{tmp_path / 'device.json'}"))
-    with pytest.raises(SpecError, match=r"is a profile of batch 8, and this run has 4: make one with .* --batch 4"):
+    with pytest.raises(SpecError, match=r"is a profile of batch 8, but this run has 4: make one with .* --batch 4"):
         plan(spec_of(batch=4, device=f"emulated:{tmp_path / 'device.json'}"))
 
 
@@ -181,7 +181,7 @@ def test_every_node_can_have_its_own_device() -> None:
         ({"device": "emulated:rate=-1"}, "above 0"),
         ({"device": "emulated:rate=fast"}, "'fast' is not a number"),
         ({"device": "emulated:"}, "write emulated:2080ti"),
-        ({"device": "n0=emulated:2080ti,n1=emulated:2080ti"}, "names n1: there is n0 only"),
+        ({"device": "n0=emulated:2080ti,n1=emulated:2080ti"}, "names n1: the only node is n0"),
         ({"device": "n0=emulated:2080ti,n0=emulated:v100"}, "gives n0 two devices"),
         ({"device": "n0=emulated:2080ti,v100"}, "names no node"),
         ({"slow_motion": 0}, "above 0"),
@@ -191,7 +191,7 @@ def test_every_node_can_have_its_own_device() -> None:
         ({"steps": None, "epochs": 1}, "Use --steps"),
         ({"feed": "dataset:shard=off"}, "they read no data"),
         ({"workload": "resnet18:parameters=8"}, "go together"),
-        ({"workload": "resnet18:parameters=8,tensors=9"}, "at least one each"),
+        ({"workload": "resnet18:parameters=8,tensors=9"}, "at least one parameter each"),
     ],
 )
 def test_what_cannot_be_emulated_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:

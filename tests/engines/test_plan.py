@@ -50,9 +50,9 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     "epochs without an end": (
         {"feed": "synthetic", "epochs": 2},
         SpecError,
-        "--feed synthetic has no end, so no epochs: use --steps or --seconds",
+        "--feed synthetic is endless and has no epochs: use --steps or --seconds",
     ),
-    "epochs without an end, with a space": ({"feed": " synthetic:at=host", "epochs": 2}, SpecError, "has no end"),
+    "epochs without an end, with a space": ({"feed": " synthetic:at=host", "epochs": 2}, SpecError, "is endless"),
     "a rate scaled twice": (
         {"strategy": "allreduce:reduce=sum", "lr_rule": "linear"},
         SpecError,
@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     "servers without devices": (
         {"workers": 4, "strategy": "ps:place=own"},
         DeviceError,
-        "ps:place=own needs 1 devices beside the workers' 4, but 0 are free",
+        "ps:place=own needs 1 device beside the workers' 4, but this machine has 0 left",
     ),
 }
 
@@ -107,7 +107,7 @@ def test_what_cannot_work_is_refused_with_the_remedy(what: str) -> None:
         ({"cores_per_device": 2}, "--cores-per-device 2 needs a CPU: this run is on GPUs. Leave it out"),
         ({"workers": 2, "mps": True}, "--mps on is for several workers per GPU: add --workers-per-device"),
         ({"workers": 4}, "needs 4 GPUs, but this machine has 2: add --workers-per-device 2"),
-        ({"workers": 2, "strategy": "ps:place=own"}, "place=own needs 1 more GPUs, but 0 are free"),
+        ({"workers": 2, "strategy": "ps:place=own"}, "place=own needs 1 more GPU, but this machine has 0 left"),
     ],
 )
 @pytest.mark.usefixtures("gpus")
@@ -213,7 +213,7 @@ def test_what_a_testbed_does_not_have_is_refused(case: str) -> None:
 
 def test_gpus_of_one_machine_are_no_nodes(gpus: None) -> None:
     spec = RunSpec(workload="vae", steps=4, workers=2, nodes=2, device="cuda")
-    with pytest.raises(DeviceError, match="past its links: use --device cpu"):
+    with pytest.raises(DeviceError, match=r"would bypass its links\. Use --device cpu"):
         plan(spec, Site(2, "1Gbps"))
 
 

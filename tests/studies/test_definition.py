@@ -29,7 +29,7 @@ from paceline.studies.grid import spread
         ({"name": "/:x"}, "--name '/:x' is not valid"),
         ({"repeats": 0}, "--repeats 0 is not valid: it must be at least 1"),
         ({"repeats": "two"}, "--repeats 'two' is not valid: it must be a whole number"),
-        ({"name": 3}, "--name 3 is not valid: it must be a word"),
+        ({"name": 3}, "--name 3 is not valid: it must be a string"),
         ({"columns": "val_loss"}, "--columns 'val_loss' is not valid: it must be a list of names"),
         ({"columns": ["loss", 3]}, "it must be a list of names"),
         ({"per_epoch": 1}, "--per-epoch 1 is not valid: it must be true or false"),

@@ -23,7 +23,7 @@ def real_testbed(nodes: int = 2, network: str = "100Mbps") -> Iterator[hosts.Tes
 def need_root_and_tools() -> None:
     why = tools.missing()
     if why is not None:
-        pytest.skip(f"there can be no testbed here: {why}")
+        pytest.skip(f"a testbed cannot run here: {why}")
 
 
 def sent_bytes(host: Host) -> int:

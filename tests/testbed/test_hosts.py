@@ -165,7 +165,7 @@ def test_without_root_one_line_says_what_to_do() -> None:
     refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     said = "it needs root to make network namespaces: put sudo before the command."
-    assert refused.stderr.splitlines()[1:] == [f"paceline: There can be no testbed here: {said}"]
+    assert refused.stderr.splitlines()[1:] == [f"paceline: A testbed cannot run here: {said}"]
 
 
 def test_without_iproute2_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_checkpoint_that_does_not_say_its_optimizer_is_refused(tmp_path: Path)
     about = json.loads((path / "about.json").read_text())
     del about["identity"]["optimizer"]
     (path / "about.json").write_text(json.dumps(about))
-    with pytest.raises(CheckpointError, match="does not say its optimizer"):
+    with pytest.raises(CheckpointError, match="does not contain optimizer"):
         checkpoint.check(path, SPEC)
 
 

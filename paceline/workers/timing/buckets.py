@@ -1,4 +1,4 @@
-"""When each bucket's gradients were ready, and when its exchange started and ended, on watched steps."""
+"""When each bucket's gradients were ready, and when its exchange started and ended, in watched steps."""
 
 import sys
 from typing import Literal, NamedTuple
@@ -22,14 +22,14 @@ class Noted(NamedTuple):
     """What happened to the buckets of one step."""
 
     ready: dict[int, tuple[int, Tick]]
-    """Bytes, and when."""
+    """Bytes, and the moment when the gradients were ready."""
 
     start: dict[int, Tick]
     end: dict[int, Tick]
 
 
 class BucketLog:
-    """Where a strategy reports; rows are kept for watched steps, in a long run for ever fewer of them."""
+    """Strategies report buckets here. Rows are kept for watched steps; in a long run, for fewer and fewer of them."""
 
     def __init__(self, ticks: Ticks) -> None:
         self.watching = False
@@ -37,44 +37,44 @@ class BucketLog:
         self._stride = 1
         self._noted = Noted({}, {}, {})
         self.spent = NOTHING_SPENT
-        """Seconds of exchange that happened while updating, and held back by a staleness bound, in this step."""
+        """Seconds of this step: exchange during the update, and waiting because of a staleness bound."""
 
         self._rows: list[tuple[float, ...]] = []
 
     def ready(self, bucket: int, payload_bytes: int) -> None:
-        """All gradients of this bucket are there."""
+        """Note that all gradients of this bucket are ready."""
         if self.watching:
             self._noted.ready[bucket] = (payload_bytes, self._ticks.now())
 
     def start(self, bucket: int) -> None:
-        """The exchange of this bucket begins."""
+        """Note that the exchange of this bucket begins."""
         if self.watching:
             self._noted.start[bucket] = self._ticks.now()
 
     def end(self, bucket: int) -> None:
-        """The exchange of this bucket is over; of one in several pieces, the last word counts."""
+        """Note that the exchange of this bucket is over; with several pieces, the last call counts."""
         if self.watching:
             self._noted.end[bucket] = self._ticks.now()
 
     def spend(self, what: Literal["exchange", "held"], seconds: float) -> None:
-        """So much of this step was something else than its phase says."""
+        """Count these seconds as exchange or as waiting instead of the phase in which they were spent."""
         exchange, held = self.spent
         self.spent = (exchange + seconds, held) if what == "exchange" else (exchange, held + seconds)
 
     def watch(self, step: int, watching: bool) -> None:
-        """The step that begins is watched or not."""
+        """Set whether the step that begins is watched."""
         watching = watching and step % self._stride == 0
         if watching != self.watching:
             sys.setswitchinterval(_WATCHED_SWITCH_SECONDS if watching else _USUAL_SWITCH_SECONDS)
             self.watching = watching
 
     def take(self) -> Noted:
-        """What was noted in the step that is over."""
+        """Return what was noted in the finished step."""
         noted, self._noted = self._noted, Noted({}, {}, {})
         return noted
 
     def keep(self, step: int, noted: Noted) -> None:
-        """Read what was noted, and keep it."""
+        """Convert what was noted to seconds, and keep it."""
         for bucket in noted.ready.keys() & noted.start.keys() & noted.end.keys():
             payload_bytes, ready = noted.ready[bucket]
             moments = self._ticks.seconds([ready, noted.start[bucket], noted.end[bucket]])

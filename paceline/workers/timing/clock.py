@@ -35,13 +35,13 @@ class GradientWatch(Protocol):
         """Watch the next step."""
 
     def take(self) -> dict[int, Tick]:
-        """What was noted in the step that is over."""
+        """Return what was noted in the finished step."""
 
     def keep(self, step: int, noted: dict[int, Tick], backward_begin: float) -> None:
-        """Read what was noted."""
+        """Convert what was noted to seconds, and keep it."""
 
     def series(self) -> dict[str, Series]:
-        """What was kept."""
+        """Return what was kept."""
 
 
 class _Watched(NamedTuple):
@@ -53,11 +53,11 @@ class _Watched(NamedTuple):
 
 
 class Clock:
-    """Collects phases, arrivals and counts per step; times are of the node's common monotonic clock."""
+    """Collects phases, arrivals and counts per step; times are those of the node's monotonic clock."""
 
     def __init__(self, ticks: Ticks | None = None, gradients: GradientWatch | None = None) -> None:
         self.running: Phase = "input"
-        """The phase that has begun: where a worker hangs, if it does."""
+        """The current phase; it shows where a hanging worker is."""
 
         self._ticks: Ticks = ticks or HostTicks()
         self.buckets = BucketLog(self._ticks)
@@ -71,14 +71,14 @@ class Clock:
         self._figures: list[float] = []
         self._cpu = array("d")
         self._attend = 0
-        """When so many steps are done there is more to do than to mark."""
+        """After this many steps there is more to do than to note marks."""
 
         self._watching = self._asking = False
         self._asked_cpu = self._begun_queued = 0.0
         self._queued = math.nan
 
     def begin(self) -> None:
-        """Time starts to count; also after a pause for validation or a checkpoint."""
+        """Start counting time; also after a pause for validation or a checkpoint."""
         self._note(self._now())
         self._note_phase("begin")
         self._cpu.extend([math.nan] * (self._steps - len(self._cpu)))
@@ -86,9 +86,9 @@ class Clock:
         self._ask()
 
     def mark(self, phase: Phase, then: Phase | None = None) -> None:
-        """All since the last mark was this phase; `then`: the one that begins, where it is not the next in order.
+        """Assign the time since the last mark to this phase; `then` is the next phase, if it is not the next in order.
 
-        To append to a list is the cheapest there is, once the caches are full of a model's numbers.
+        It only appends to lists: nothing is cheaper once the caches are full of a model's numbers.
         """
         self._note(self._now())
         self._note_phase(phase)
@@ -97,7 +97,7 @@ class Clock:
             self._queued = self._queue.seconds() - self._begun_queued
 
     def end_step(self, *, samples: int, units: int, loss: float) -> None:
-        """Close a step; what no phase claimed is `other`."""
+        """End a step; time outside all phases is `other`."""
         self._steps += 1
         self._figures.extend((samples, units, loss, self._queued, *self.buckets.spent))
         self.buckets.spent = NOTHING_SPENT
@@ -112,7 +112,7 @@ class Clock:
             self._prepare_next()
 
     def _take_watched(self) -> _Watched | None:
-        """What was noted in the step that is over, if it was watched; processor time, if it was asked."""
+        """Return what was noted in the finished step, if it was watched; read CPU time, if it is due."""
         if self._asking:
             self._share_processor_time()
         if not self._watching:
@@ -120,13 +120,13 @@ class Clock:
         return _Watched(self._steps - 1, self.buckets.take(), self._gradients.take() if self._gradients else {})
 
     def _share_processor_time(self) -> None:
-        """What was used since the system was asked last, in equal parts over the steps since then."""
+        """Divide the CPU time since the last reading equally over the steps since then."""
         now, steps = time.process_time(), self._steps - len(self._cpu)
         self._cpu.extend([(now - self._asked_cpu) / steps] * steps)
         self._asked_cpu, self._asking, self._queued = now, False, math.nan
 
     def _prepare_next(self) -> None:
-        """Decide whether the step that begins is asked, watched and sampled, and when to decide again."""
+        """Decide whether to read CPU time, watch buckets and sample gradients next, and when to decide again."""
         step, done = self._steps, len(self._marks.ends())
         long = not done or self._marks.seconds(done - 1) >= _LONG_STEP_SECONDS
         young = step < _YOUNG_STEPS
@@ -142,12 +142,12 @@ class Clock:
             self._attend = step + (1 if self._ticks.behind else (_FIRST_SAMPLE - step) % asks)
 
     def _ask(self) -> None:
-        """Ask the system in this step how long this worker ran, and was ready to run and waited for a core."""
+        """Read in this step how long this worker ran, and how long it was ready to run but waited for a core."""
         self._asking, self._attend = True, self._steps + 1
         self._begun_queued = self._queue.seconds()
 
     def _read(self, behind: int) -> None:
-        """Learn when the marks were, but for those of the last so many steps."""
+        """Convert marks to seconds, except those of the last `behind` entries."""
         while len(self._unread) > behind:
             ticks, watched = self._unread.popleft()
             self._marks.moments.extend(self._ticks.seconds(ticks))
@@ -160,7 +160,7 @@ class Clock:
             self._gradients.keep(watched.step, watched.gradients, self._marks.last("forward"))
 
     def paces(self, since: int) -> list[tuple[float, float]]:
-        """Seconds and units of every step whose moments are known, from step `since` on."""
+        """Seconds and units of every step whose times are known, from step `since` on."""
         steps = range(since, len(self._marks.ends()))
         return [(self._marks.seconds(step), self._figures[step * len(_FIGURES) + _UNITS]) for step in steps]
 

@@ -23,7 +23,7 @@ class GradientTimes:
         self._rows: list[list[float]] = []
 
     def arm(self) -> None:
-        """Note the next step's gradients."""
+        """Time the next step's gradients."""
         self._hooks = [
             p.register_post_accumulate_grad_hook(partial(self._note, index)) for index, p in enumerate(self._parameters)
         ]
@@ -32,14 +32,14 @@ class GradientTimes:
         self._moments[index] = self._ticks.now()  # of several micro-batches the last one counts
 
     def take(self) -> dict[int, Tick]:
-        """What was noted in the step that is over; the hooks come off."""
+        """Return what was noted in the finished step, and remove the hooks."""
         for hook in self._hooks:
             hook.remove()
         moments, self._moments, self._hooks = self._moments, {}, []
         return moments
 
     def keep(self, step: int, noted: dict[int, Tick], backward_begin: float) -> None:
-        """Read what was noted, and keep it if every gradient came."""
+        """Convert what was noted to seconds, and keep it if every gradient was seen."""
         if len(noted) == len(self._parameters):
             moments = self._ticks.seconds([noted[index] for index in range(len(noted))])
             self._steps.append(step)

@@ -1,4 +1,4 @@
-"""The marks of all steps, kept as bare numbers while training and made into phases of steps afterwards."""
+"""The marks of all steps, kept as plain numbers during training and converted to phases afterwards."""
 
 from array import array
 from typing import Literal, TypeAlias
@@ -13,18 +13,18 @@ _CODES: dict[str, int] = {**{phase: code for code, phase in enumerate(PHASES)}, 
 
 
 class Marks:
-    """One after another: which phase ended at a mark, and when. Every step ends with `other`; a begin ends nothing."""
+    """A sequence of marks: which phase ended, and when. Every step ends with `other`; a `begin` ends no phase."""
 
     def __init__(self) -> None:
         self.phases: list[Phase | Literal["begin"]] = []
         self.moments = array("d")
-        """Of the first so many marks: some are known later."""
+        """Times of the first marks; those of the latest marks may follow later."""
 
         self._ends: list[int] = []
         self._searched = 0
 
     def ends(self) -> list[int]:
-        """Where each step ends whose moments are known."""
+        """Index of the last mark of each step whose times are known."""
         known = len(self.moments)
         self._ends += [at for at in range(self._searched, known) if self.phases[at] == "other"]
         self._searched = known
@@ -39,14 +39,14 @@ class Marks:
         return self.moments[ends[step]] - self.moments[begin]
 
     def last(self, phase: Phase) -> float:
-        """When this phase ended last, as far as moments are known."""
+        """When this phase last ended, as far as times are known."""
         at = len(self.moments) - 1
         while self.phases[at] != phase:
             at -= 1
         return self.moments[at]
 
     def steps(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Of every step: begin, end, end of the last backward, end of the last forward, seconds of each phase."""
+        """For every step: begin, end, end of the last backward, end of the last forward, seconds of each phase."""
         ends = np.array(self.ends(), dtype=np.intp)
         known = ends[-1] + 1 if len(ends) else 0
         moments = np.array(self.moments[:known])

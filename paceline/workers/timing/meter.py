@@ -1,4 +1,4 @@
-"""How busy the cores of a device were while its workers trained, and by whom."""
+"""How busy the cores of a device were while its workers trained, and with whose work."""
 
 import contextlib
 import threading
@@ -20,14 +20,14 @@ class Meter(Protocol):
         """Training continues."""
 
     def pause(self) -> None:
-        """Training stops for a while, or for good."""
+        """Training pauses or ends."""
 
     def use(self) -> CoreUse:
-        """Over all stretches."""
+        """The use over all stretches of training."""
 
 
 class CoreMeter:
-    """Of a worker that computes on cores of its own or shares them with others."""
+    """Meter of a worker on CPU cores, its own or shared with others."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._cores = cores
@@ -40,7 +40,7 @@ class CoreMeter:
         self._since = (time.perf_counter(), self._core_seconds(), _children_seconds())
 
     def pause(self) -> None:
-        """Training stops for a while, or for good."""
+        """Training pauses or ends."""
         if self._since is None:
             return
         begun, before, loaders = self._since
@@ -55,7 +55,7 @@ class CoreMeter:
         self._since = None
 
     def use(self) -> CoreUse:
-        """Over all stretches."""
+        """The use over all stretches of training."""
         available = self._seconds * len(self._cores)
         if not available:
             return NOT_MEASURED
@@ -66,7 +66,7 @@ class CoreMeter:
         return CoreUse(busy_percent=busy, loader_percent=loaders, stolen_percent=stolen)
 
     def _core_seconds(self) -> tuple[float, float] | None:
-        """Seconds in which this worker's cores were not idle, and of them those of other machines, since the start."""
+        """Seconds since the start that this worker's cores were busy, and the part that other virtual machines used."""
         times = psutil.cpu_times(percpu=True)
         if not self._cores or max(self._cores) >= len(times):
             return None
@@ -76,7 +76,7 @@ class CoreMeter:
 
 
 class GpuMeter:
-    """Of a worker on a GPU: the driver is asked a few times a second. Not run on a GPU here: tested at the seam."""
+    """Meter of a worker on a GPU: reads the driver a few times a second. Not run on a GPU so far."""
 
     def __init__(self, read: Callable[[], float], every_seconds: float = 0.25) -> None:
         self._read = read
@@ -96,17 +96,17 @@ class GpuMeter:
         self._training.set()
 
     def pause(self) -> None:
-        """Training stops for a while, or for good."""
+        """Training pauses or ends."""
         self._training.clear()
 
     def use(self) -> CoreUse:
-        """Over all stretches; the driver's figure is of the time before each reading."""
+        """The use over all stretches; the driver's figure covers the time before each reading."""
         mean = sum(self._readings) / len(self._readings) if self._readings else None
         return CoreUse(busy_percent=mean)
 
 
 class NoMeter:
-    """A GPU, and no way to ask its driver."""
+    """Meter of a worker on a GPU whose driver cannot be read."""
 
     def resume(self) -> None:
         """Nothing to note."""
@@ -133,7 +133,7 @@ def meter_for(cores: Sequence[int], gpu: str | None) -> Meter:
 
 
 def _children_seconds() -> float:
-    """Processor time of this process's children that are alive."""
+    """CPU time of this process's living children."""
     seconds = 0.0
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

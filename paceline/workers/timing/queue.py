@@ -1,4 +1,4 @@
-"""How long a thread was ready to run and had to wait for a core: what tells a shared core from standing still."""
+"""How long a thread was ready to run but waited for a core; it tells a shared core from a blocked thread."""
 
 import math
 import os
@@ -7,7 +7,7 @@ _NANOSECONDS = 1e9
 
 
 class RunQueue:
-    """Of the thread that makes it: Linux counts, in nanoseconds, its time on a core, then its time in the queue."""
+    """The run queue of the thread that creates it: Linux counts nanoseconds on a core, then in the queue."""
 
     def __init__(self) -> None:
         try:
@@ -16,7 +16,7 @@ class RunQueue:
             self._file = None
 
     def seconds(self) -> float:
-        """Since the thread began; not a number where the system does not count."""
+        """Seconds in the queue since the thread began; NaN where the system does not count them."""
         if self._file is None:
             return math.nan
         return int(os.pread(self._file, 64, 0).split()[1]) / _NANOSECONDS

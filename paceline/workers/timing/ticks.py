@@ -1,28 +1,28 @@
-"""Moments as they are noted during a step, and as seconds of the node's common clock when they are read."""
+"""Note moments during a step, and convert them to seconds of the node's clock later."""
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 Tick: TypeAlias = Any
-"""What `now` gave: seconds on a host, an event on a GPU."""
+"""What `now` returns: seconds on a host, an event on a GPU."""
 
 
 class Ticks(Protocol):
-    """Notes moments cheaply and tells later when they were."""
+    """Notes moments cheaply, and converts them to times later."""
 
     behind: int
     """How many steps later moments are read, so that reading them does not wait for the device."""
 
     def now(self) -> Tick:
-        """This moment."""
+        """Note this moment."""
 
     def seconds(self, ticks: Sequence[Tick]) -> list[float]:
         """When those moments were, in seconds of the node's monotonic clock."""
 
 
 class HostTicks:
-    """The host computes: a moment is the time."""
+    """Moments on a host that computes: the time itself."""
 
     behind = 0
 
@@ -30,12 +30,12 @@ class HostTicks:
         self.now = time.perf_counter
 
     def seconds(self, ticks: Sequence[float]) -> list[float]:
-        """They are seconds already."""
+        """Return them unchanged: they are seconds already."""
         return list(ticks)
 
 
 class Event(Protocol):
-    """What a GPU passes in its stream: `torch.cuda.Event(enable_timing=True)`."""
+    """An event in a GPU's stream: `torch.cuda.Event(enable_timing=True)`."""
 
     def record(self) -> None:
         """Put it into the current stream."""
@@ -48,10 +48,10 @@ class Event(Protocol):
 
 
 class DeviceTicks:
-    """A GPU computes: a moment is an event in its stream, so that noting it does not wait for the device.
+    """Moments on a GPU: events in its stream, so that noting one does not wait for the device.
 
-    Each event is read against the one before it: elapsed_time is a 32-bit number of milliseconds, which from the
-    beginning of a long run would be too coarse.
+    Each event is read relative to the previous one: elapsed_time is a 32-bit number of milliseconds, which would be
+    too coarse if counted from the beginning of a long run.
     """
 
     behind = 1
@@ -63,13 +63,13 @@ class DeviceTicks:
         self._last_seconds = time.perf_counter()
 
     def now(self) -> Event:
-        """An event in the stream."""
+        """Record an event in the stream."""
         event = self._event()
         event.record()
         return event
 
     def seconds(self, ticks: Sequence[Event]) -> list[float]:
-        """Waits for the last of them."""
+        """Convert events to seconds; waits for the last of them."""
         moments = []
         for tick in ticks:
             tick.synchronize()

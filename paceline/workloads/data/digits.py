@@ -31,7 +31,7 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def generate(total: int, *, seed: int, first: int | None = None) -> tuple[_Bytes, _Bytes]:
-    """The first `first` of `total` images with their labels; which they are depends on `seed` and `total` only."""
+    """The first `first` of `total` images with their labels; they depend on `seed` and `total` only."""
     random = np.random.default_rng(seed)
     shapes = np.pad(_shapes(random), ((0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))
     labels = random.integers(0, 10, total, dtype=np.uint8)
@@ -46,12 +46,12 @@ def generate(total: int, *, seed: int, first: int | None = None) -> tuple[_Bytes
 
 
 def _shapes(random: np.random.Generator) -> _Bytes:
-    """Every digit drawn in many hands, digit by digit."""
+    """Every digit in many handwritings, digit by digit."""
     return np.concatenate([_draw(_hands(strokes, random), random) for strokes in _STROKES])
 
 
 def _hands(strokes: str, random: np.random.Generator) -> _Floats:
-    """The corners of one digit in pixels (shapes × corners × 2), each time in another hand."""
+    """The corners of one digit in pixels (shapes × corners × 2), each in a different handwriting."""
     corners = np.array([point.split(",") for point in strokes.split()], dtype=np.float32) - _CENTRE
     count = _SHAPES_PER_DIGIT
     wobbled = corners + random.normal(0, 0.35, (count, *corners.shape)).astype(np.float32)

@@ -36,7 +36,7 @@ class Shot:
 
 
 class Frames:
-    """Frames decoded when they are first asked for and then kept, cropped and small: 39,600 bytes each."""
+    """Frames that are decoded at first use and then kept cropped and small: 39,600 bytes each."""
 
     def __init__(self, shots: Sequence[Shot]) -> None:
         self._shots = shots
@@ -57,11 +57,13 @@ class Frames:
 
 
 def load(path: Path, samples: int | None = None) -> tuple[Frames, Frames]:
-    """Frames to train on (the first `samples` of them) and to validate with: every fifth, so both see all the track."""
+    """Frames to train on (the first `samples` of them) and to validate with: every fifth, so both cover the track."""
     log = path / LOG
     shots = read(log)
     if len(shots) < _VALIDATE_EVERY:
-        raise DataError(f"{log} has {len(shots)} rows: at least {_VALIDATE_EVERY} are needed, one to validate with.")
+        raise DataError(
+            f"{log} has {len(shots)} rows: at least {_VALIDATE_EVERY} are needed, of which one is for validation."
+        )
     _check_presence(log, shots)
     validation = shots[_VALIDATE_EVERY - 1 :: _VALIDATE_EVERY]
     train = [shot for number, shot in enumerate(shots, 1) if number % _VALIDATE_EVERY]
@@ -69,7 +71,7 @@ def load(path: Path, samples: int | None = None) -> tuple[Frames, Frames]:
 
 
 def read(log: Path) -> list[Shot]:
-    """The rows of a log, with or without a header; frames are looked for beside it, whatever machine wrote it."""
+    """The rows of a log, with or without a header; frames are looked for next to it, whichever machine wrote it."""
     try:
         # A damaged character in a foreign folder's name does no harm: only the frame's own name is used.
         with log.open(newline="", encoding="utf-8-sig", errors="replace") as file:
@@ -91,7 +93,9 @@ def _columns(log: Path, header: Sequence[str]) -> tuple[int, int]:
     names = [cell.lower() for cell in header]
     centre = next((names.index(name) for name in ("center", "centre") if name in names), None)
     if centre is None:
-        raise DataError(f"{log} has no column 'center', only {', '.join(header)}: name the column of the frames so.")
+        raise DataError(
+            f"{log} has no column 'center', only {', '.join(header)}: rename the column of the frames to center."
+        )
     return centre, names.index("steering")
 
 

@@ -31,7 +31,7 @@ def find(names: Sequence[str]) -> Path | None:
 def missing(
     what: str, names: Sequence[str], *, elsewhere: Sequence[Path] = (), remedies: Sequence[str] = ()
 ) -> DataError:
-    """The refusal when `what` was asked for and is nowhere: where it was looked for, and what helps."""
+    """The error when `what` was requested and not found: where it was looked for, and the remedies."""
     folder = root()
     looked = [str(folder / name) for name in names] if folder else [f"{VARIABLE}, which is not set"]
     looked += [str(path) for path in elsewhere]

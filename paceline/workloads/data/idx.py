@@ -86,7 +86,7 @@ def read(path: Path, *, dimensions: int) -> Bytes:
     if len(content) - start != promised:
         sizes = "×".join(map(str, shape))
         raise DataError(
-            f"{path} holds {len(content) - start} bytes after its header, which promises {sizes} = {promised}: "
+            f"{path} holds {len(content) - start} bytes after its header, which announces {sizes} = {promised}: "
             "it is truncated or corrupt; fetch it again."
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

@@ -14,7 +14,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 class Patterns:
-    """Images made when they are asked for, from their index alone; nothing is kept but one small pattern per class."""
+    """Images made on request from their index alone; only one small pattern per class is kept."""
 
     def __init__(self, count: int, image: int, classes: int, *, seed: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""Generated road frames: a bending road seen over the bonnet, and the steering angle that follows it."""
+"""Generated road frames: a curved road seen from the driver's seat, and the steering angle that follows it."""
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ _Floats = npt.NDArray[np.float32]
 
 
 class Roads:
-    """Frames drawn when they are asked for, the same every time; only five numbers of each are kept."""
+    """Frames drawn on request, the same every time; only five numbers of each are kept."""
 
     def __init__(self, count: int, *, seed: int) -> None:
         # One row per frame, so that a shorter set is the beginning of a longer one.

@@ -14,16 +14,16 @@ _CLAUSE = np.array([0, 1, 2, 1])
 
 _CLASSES = 3
 _ORDER = np.array([1, 0, 3, 2])
-"""Which word of the source clause stands at each place of the target clause."""
+"""Which word of the source clause is at each place of the target clause."""
 
 _DICTIONARY_SEED, _TRAIN_SEED, _VALIDATION_SEED = 2002, 2003, 2004
 
 
 def generate(*, vocabulary: int, length: int, samples: int | None = None) -> Data:
-    """`samples` training pairs and a validation set; the first n pairs are the same however many are asked for.
+    """`samples` training pairs and a validation set; the first n pairs are the same however many are requested.
 
     A clause of the source is quality, thing, action, thing. Every word has one translation, and the translated
-    clause puts the quality behind its thing and the action at the end: thing, quality, thing, action. Words of a
+    clause puts the quality after its thing and the action at the end: thing, quality, thing, action. Words of a
     class follow Zipf's law: the r-th most frequent one is drawn with a probability in proportion to 1/r.
     """
     return Data(

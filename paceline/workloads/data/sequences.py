@@ -11,7 +11,7 @@ from paceline.workloads.data.sentences import zipf
 
 CLASSIFY, SEPARATE, MASK = 1, 2, 3
 FIRST_WORD = 4
-"""Ids below this one are not words; 0 is left for padding."""
+"""Ids below this one are not words; 0 is reserved for padding."""
 
 CONTINUES, RANDOM = 0, 1
 """Answers to whether the second sentence follows the first."""
@@ -32,7 +32,7 @@ def generate(*, vocabulary: int, length: int, samples: int) -> Data:
     """`samples` training sequences and a validation set over the same chains.
 
     Every word belongs to a topic and is followed by one of four words of its topic, so that a masked word can be
-    told from its neighbours. The second sentence continues the first, or comes from another topic.
+    predicted from its neighbours. The second sentence continues the first, or comes from another topic.
     """
     chains = Chains.of(vocabulary)
     return Data(
@@ -44,7 +44,7 @@ def generate(*, vocabulary: int, length: int, samples: int) -> Data:
 
 
 def masked_count(length: int) -> int:
-    """How many words of every sequence are masked: 15 %, one at least.
+    """How many words of every sequence are masked: 15 %, at least one.
 
     The number is the same in all of them: then the mean over masked words is the mean over samples, and weighting
     workers by their samples gives exactly the large batch.
@@ -128,7 +128,7 @@ class Sequences:
         return np.stack([np.random.Generator(np.random.Philox(key=key)).random(count) for key in keys])
 
     def _sentences(self, head: Draws, chain: Draws, answer: Integers) -> Integers:
-        """Numbers of the words of both sentences; the second starts anew where the answer is random."""
+        """Numbers of the words of both sentences; the second has a new start where the answer is random."""
         chains = self.chains
         topics = (head[:, 1] * chains.topics).astype(np.int64)
         others = (topics + 1 + (head[:, 2] * (chains.topics - 1)).astype(np.int64)) % chains.topics
@@ -142,6 +142,6 @@ class Sequences:
         return words
 
     def _hidden(self, answers: Integers, change: Draws, other: Draws) -> Integers:
-        """What stands in the place of masked words: 80 % the mask, 10 % any word, 10 % the word itself."""
+        """What replaces masked words: 80 % the mask, 10 % any word, 10 % the word itself."""
         random = FIRST_WORD + (other * self.chains.words).astype(np.int64)
         return np.where(change < 0.8, MASK, np.where(change < 0.9, random, answers))

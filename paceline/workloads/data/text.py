@@ -1,4 +1,4 @@
-"""Parallel text: the reader of `train.en`, `train.de` and their like, and sentence pairs stored without padding."""
+"""Parallel text: a reader of `train.en`, `train.de` and similar files, and sentence pairs stored without padding."""
 
 import gzip
 import itertools
@@ -24,7 +24,7 @@ FIRST_WORD = 4
 """Ids below this one are not words."""
 
 SUBFOLDERS = ("wmt14", "multi30k", "text")
-"""Where parallel text is looked for, the first found wins."""
+"""Where parallel text is looked for; the first folder that exists is used."""
 
 _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -36,17 +36,17 @@ Numbers: TypeAlias = "defaultdict[str, int]"
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences one after another, so that short ones take no room."""
+    """Sentences stored one after another, so that short ones take no extra memory."""
 
     words: Words
     starts: Indices
-    """Where each sentence begins, and at last where the last one ends."""
+    """Where each sentence begins, and finally where the last one ends."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def padded(self, indices: Indices, *, end: bool = False) -> Tensor:
-        """These sentences, padded to the longest of them; with the end symbol behind each if asked for."""
+        """These sentences, padded to the longest of them; with the end symbol after each if requested."""
         starts = self.starts[indices]
         lengths = self.starts[indices + 1] - starts
         columns = np.arange(lengths.max() + end)
@@ -86,8 +86,8 @@ class _Files:
 def load(folder: Path, *, vocabulary: int, length: int, samples: int | None = None) -> Data:
     """The parallel text in `folder`, cut to `length` words a sentence and to the first `samples` pairs.
 
-    Pairs of which one side is empty are left out. The vocabulary is the most frequent words of the training text,
-    or the lines of `vocab.en` and `vocab.de` when these files are there.
+    Pairs with an empty side are left out. The vocabulary is the most frequent words of the training text,
+    or the lines of `vocab.en` and `vocab.de` if these files exist.
     """
     languages = _languages(folder)
     numbers = cast("tuple[Numbers, Numbers]", tuple(defaultdict(itertools.count().__next__) for _ in languages))
@@ -116,7 +116,7 @@ def _languages(folder: Path) -> tuple[str, str]:
     if len(languages) != 2:
         there = ", ".join(f"train.{language}" for language in languages) or "no such file"
         raise DataError(
-            f"{folder} must hold the training text of exactly two languages, and holds {there}.\n"
+            f"{folder} must hold the training text of exactly two languages, but holds {there}.\n"
             "Put train.en and train.de there (plain or .gz), or use data=generated."
         )
     source, target = sorted(languages, key=lambda language: language != "en")  # from English, if it is one of them
@@ -203,7 +203,7 @@ def _ids(folder: Path, language: str, numbers: Mapping[str, int], words: Words, 
         entries = dict.fromkeys(line.strip().lower() for line in _lines(given))
         listed = [word for word in entries if word and word not in _SPECIAL][: vocabulary - FIRST_WORD]
         if not listed:
-            raise DataError(f"{given} is empty: write one word a line, or remove it to count the words instead.")
+            raise DataError(f"{given} is empty: write one word per line, or remove it to count the words instead.")
         for id_, word in enumerate(listed, FIRST_WORD):
             if word in numbers:
                 ids[numbers[word]] = id_
