@@ -176,7 +176,7 @@ def test_every_node_can_have_its_own_device() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"device": "emulated:h100"}, "emulated:h100 is not known. Published: .*2080ti"),
+        ({"device": "emulated:h100"}, "emulated:h100 is not known: use one of .*2080ti"),
         ({"device": "emulated:2080ti", "workload": "nmt"}, "No rate of nmt on 2080ti is published, only of resnet18"),
         ({"device": "emulated:rate=-1"}, "above 0"),
         ({"device": "emulated:rate=fast"}, "'fast' is not a number"),
