@@ -141,5 +141,5 @@ def test_placements_are_read_as_workers_on_nodes(tmp_path: Path) -> None:
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     write_pollux(tmp_path)
     (tmp_path / "made" / "scalability.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="not as Pollux publishes it"):
+    with pytest.raises(DataError, match="does not have the format that Pollux publishes"):
         list(pollux(tmp_path))
