@@ -211,7 +211,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
             "--scaling",
             "strong",
         ],
-        "batch = 64 in all cannot be divided among 3 workers",
+        "batch = 64 in total cannot be divided among 3 workers",
     ),
     "a table nowhere": (["vae", "--steps", "1", "--csv", "nowhere/out.csv"], "--csv nowhere/out.csv cannot be written"),
     "a folder nowhere": (["vae", "--steps", "1", "--out", "/proc/nowhere"], "choose another folder"),
@@ -295,7 +295,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path, scratc
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
     assert process.returncode == 1
-    assert "Stopped by the user. 1 of 3 runs are finished and kept. Give the same command to resume the study." in said
+    assert "1 of 3 runs are finished and saved. Repeat the same command to resume the study." in said
     assert "Traceback" not in said
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
     assert not [p for p in Path(scratch).iterdir() if p.name.startswith("paceline-")]
