@@ -144,9 +144,9 @@ def test_reasons_are_busy_and_stolen_cores_late_steps_and_slow_links() -> None:
         "cores were 85 % busy",
         "other machines on the same host had 4 % of the cores' time (steal)",
         "forward, backward and update made a step 5% longer than on the device",
-        "the link of n1 carried 90% of what was asked for",
+        "the link of n1 carried 90% of the requested rate",
     ]
-    assert host_limits(**{**fine, "busy_percent": None}) == ["how busy cores were is not known"]
+    assert host_limits(**{**fine, "busy_percent": None}) == ["the utilisation of the cores is unknown"]
 
 
 @pytest.mark.parametrize(
