@@ -216,7 +216,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a table nowhere": (["vae", "--steps", "1", "--csv", "nowhere/out.csv"], "--csv nowhere/out.csv cannot be written"),
     "a folder nowhere": (["vae", "--steps", "1", "--out", "/proc/nowhere"], "choose another folder"),
     "a folder in a file": (["vae", "--steps", "1", "--out", "bad.toml/below"], "choose another folder"),
-    "a folder with other things": (["vae", "--steps", "1", "--out", "."], "and no study: choose an empty folder"),
+    "a folder with other things": (
+        ["vae", "--steps", "1", "--out", "."],
+        "and no study: choose an empty or a new folder",
+    ),
     "a date": (["date.toml"], "batch = 1979-05-27 is not valid"),
     "a word for a number": (["word.toml"], "--batch 'x' is not valid: it must be a whole number"),
     "a name that leads elsewhere": (["elsewhere.toml"], "--name '..' is not valid"),

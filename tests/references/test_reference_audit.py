@@ -23,7 +23,7 @@ KNOWN = {
         "warning",
         "summed here but averaged in parameter_server",
     ),
-    "003: not the same machines": ("seed-003", "machine", "warning", "not on the same machines"),
+    "003: not the same machines": ("seed-003", "machine", "warning", "but not on the same ones"),
     "total images/sec is one's times all": ("ec2-k80", "every worker", "fault", "the first node's rate times up to 8"),
     "004: gradients summed": ("seed-004", "sum", "warning", "up to 16 times as large"),
     "004: not compiled": ("seed-004", "compile", "warning", "72.07 to 90.94 images/s for one worker"),

@@ -318,7 +318,7 @@ def test_clipping_by_the_global_norm_needs_sync(mode: str) -> None:
 )
 def test_an_optimizer_that_looks_at_whole_tensors_is_refused(factory: str, options: dict[str, float]) -> None:
     recipe = OptimizerRecipe(factory=f"torch.optim:{factory}", options=options)
-    with pytest.raises(SpecError, match=f"{factory}: a server updates ranges .* tensor borders"):
+    with pytest.raises(SpecError, match=f"{factory}: a server updates ranges .* tensor boundaries"):
         with_replicas(1, ParameterServer(), recipe, lambda *_: None)
 
 

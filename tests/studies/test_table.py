@@ -122,7 +122,7 @@ def test_samples_or_updates_that_were_to_be_equal_and_are_not_are_told(tmp_path:
     samples = shown(tmp_path / "samples", spread(make_study({**table, "equal": "samples", "samples": 64})))
     (note,) = (note for note in samples.notes if "not equal" in note)
     assert note.startswith("independent · workers 1; allreduce · workers 1: samples are not equal, 32 of 64; the last ")
-    assert "choose one that does" in note
+    assert "choose a batch that does" in note
     assert "samples" not in met.headings
     assert [row["samples"] for row in samples.values] == [32, 32, 64]
 

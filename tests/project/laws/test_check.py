@@ -107,7 +107,7 @@ def test_the_floor_is_what_remains_when_each_place_is_moved_by_its_own_deviation
     assert found.floor == pytest.approx([0, 1 - 400 / 440, 400 / 360 - 1, 0], abs=1e-9)
     assert "The floor" not in page([found])
     of_steps = check(HeldOutTable("s", "l", known, hidden, of_steps=True))
-    assert f"The floor, {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
+    assert f"The floor is {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
 
 
 def test_without_several_rows_of_a_place_there_is_no_floor() -> None:
