@@ -30,7 +30,7 @@ class _Rehearsable(nn.Module):
     """Wraps the model so that it can run once without data, which fixes DDP's buckets before the first step.
 
     DDP rebuilds its buckets after the first backward, in the order in which gradients arrived. A resumed run would
-    then sum in another order than the run it continues. A rehearsal whose gradients arrive in reverse order of
+    then sum in another order than the original run. A rehearsal whose gradients arrive in reverse order of
     registration, the order that DDP expects, fixes the layout permanently.
     """
 

@@ -113,7 +113,7 @@ class Replica(Protocol):
         """The state that `load` needs."""
 
     def load(self, state: State) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
 
     def close(self) -> None:
         """Stop everything that was started; called once."""
@@ -136,7 +136,7 @@ class Carrier(Protocol):
         """The state of its codec between two synchronisations: this worker's own."""
 
     def load(self, state: StateDict) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
 
 
 class Transport(Strategy, Protocol):

@@ -57,5 +57,5 @@ class AllReduceCarrier:
         return self._codec.state()
 
     def load(self, state: StateDict) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._codec.load(state)

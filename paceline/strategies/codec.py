@@ -80,7 +80,7 @@ class Codec(ABC):
         return {}
 
     def load(self, state: StateDict) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         assert not state, "a codec with state must define load, too"
 
 

@@ -28,7 +28,7 @@ class Gathering(Protocol):
     """An all-gather in flight."""
 
     def wait(self) -> list[Tensor]:
-        """Everybody's tensor in order of rank, when it is done."""
+        """Wait, then return the tensors of all workers in order of rank."""
 
 
 class Group(Protocol):
@@ -45,22 +45,22 @@ class Group(Protocol):
     """torch's process group, for libraries that need it; None in the in-process group."""
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
+        """Start summing `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+        """Start gathering `tensor` from all workers, of the same size on each; `then` as for `all_reduce`."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """The `tensor` of every worker, in order of rank: for a few numbers that do not count as traffic."""
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
 
     def lookup(self, key: str) -> str:
         """The string published under `key`; waits for it."""
@@ -72,7 +72,7 @@ class _TorchGathering:
         self._gathered = gathered
 
     def wait(self) -> list[Tensor]:
-        """Everybody's tensor in order of rank, when it is done."""
+        """Wait, then return the tensors of all workers in order of rank."""
         self._work.wait()
         return self._gathered
 
@@ -94,7 +94,7 @@ class TorchGroup:
         self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else None
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
+        """Start summing `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
         self.tally["ring"] += tensor.nbytes
         (lent,) = self._lend(tensor)
         work: dist.Work = dist.all_reduce(lent, group=self.process_group, async_op=True)
@@ -103,7 +103,7 @@ class TorchGroup:
         return work
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+        """Start gathering `tensor` from all workers, of the same size on each; `then` as for `all_reduce`."""
         self.tally["gather"] += tensor.nbytes
         own = tensor.contiguous()
         gathered = [torch.empty_like(own) for _ in range(self.size)]
@@ -114,13 +114,13 @@ class TorchGroup:
         return _TorchGathering(work, gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
         self.tally["broadcast"] += tensor.nbytes
         (lent,) = self._lend(tensor)
         dist.broadcast(lent, src=root, group=self.process_group)
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank."""
+        """The `tensor` of every worker, in order of rank."""
         own = tensor.to(self._device) if self._device else tensor
         gathered = [torch.empty_like(own) for _ in range(self.size)]
         lent, *empty = self._lend(own, *gathered)
@@ -128,7 +128,7 @@ class TorchGroup:
         return [part.to(tensor.device) for part in gathered]
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
         dist.barrier(group=self.process_group)
 
     def _lend(self, *tensors: Tensor) -> list[Tensor]:
@@ -148,7 +148,7 @@ class TorchGroup:
             time.sleep(0.001)
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
         self._store.set(key, value)
 
     def lookup(self, key: str) -> str:
@@ -202,7 +202,7 @@ class InProcessGroup:
         self._meeting = meeting
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Add up `tensor` over all workers, in place, in order of rank."""
+        """Sum `tensor` over all workers, in place, in order of rank."""
         self.tally["ring"] += tensor.nbytes
         tensor.copy_(torch.stack(self._meeting.gather(self.rank, tensor)).sum(0))
         if then is not None:
@@ -210,7 +210,7 @@ class InProcessGroup:
         return _Done()
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Gather everybody's `tensor`."""
+        """Gather `tensor` from all workers."""
         self.tally["gather"] += tensor.nbytes
         gathered = self._meeting.gather(self.rank, tensor)
         if then is not None:
@@ -218,21 +218,21 @@ class InProcessGroup:
         return _Gathered(gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
         self.tally["broadcast"] += tensor.nbytes
         with torch.no_grad():
             tensor.copy_(self._meeting.gather(self.rank, tensor)[root])
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank."""
+        """The `tensor` of every worker, in order of rank."""
         return self._meeting.gather(self.rank, tensor)
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
         self._meeting.barrier.wait(timeout=60)
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
         with self._meeting.news:
             self._meeting.published[key] = value
             self._meeting.news.notify_all()

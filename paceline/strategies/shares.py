@@ -25,7 +25,7 @@ class Shares:
         self._checked = False
 
     def weight(self, share: Share | None) -> float:
-        """The factor of a loss, so that the sum over its gradients is the agreed mean."""
+        """The factor of a loss, so that the sum over its gradients is the intended mean."""
         self._losses += 1
         if share is None:
             return 1 / self._group.size if self._mean_over_all else 1.0

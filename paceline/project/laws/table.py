@@ -179,7 +179,7 @@ def _sync(
                 f"{where}: sync_seconds {part:g} is more than the step's {whole:g} s: it must be a part of the step; "
                 "check its unit."
             )
-    sync[at.workers == 1] = 0.0  # one worker has nobody to wait for
+    sync[at.workers == 1] = 0.0  # one worker waits for no other
     if _leaves_too_little(at, seconds, sync):
         warnings.append(
             "sync_seconds were ignored: without them, steps would be shorter than with fewer workers, so they "

@@ -41,7 +41,7 @@ class Timeline:
 
 
 def timeline(backward_seconds: float, messages: Sequence[WireMessage], in_flight: int) -> Timeline:
-    """Messages leave in the order given, at most `in_flight` at once.
+    """Messages are sent in the given order, at most `in_flight` at once.
 
     Core: a message's work is done when the message is ready, and backward pauses meanwhile. So the times of backward
     do not depend on the network, and neither more bandwidth nor less latency can delay anything.
