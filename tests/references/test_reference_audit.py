@@ -29,7 +29,7 @@ KNOWN = {
     "004: not compiled": ("seed-004", "compile", "warning", "72.07 to 90.94 images/s for one worker"),
     "004: compilation in the mean": ("seed-004", "window", "fault", "includes compilation"),
     "004: ideal of another machine": ("seed-004", "ideal", "fault", "over results of lm1 and lm6"),
-    "004: servers' GPUs": ("seed-004", "servers", "fault", "not counted"),
+    "004: servers' GPUs": ("seed-004", "servers", "fault", "does not count"),
     "004: 1 Gbit/s that is 7": ("seed-004", "bandwidth", "fault", "7 Gbit/s, but 1 Gbit/s is stated"),
     "004: speed-ups of another baseline": ("seed-004", "speed-up", "fault", "imply 23.85 for one worker"),
     "004: the machine is not said": ("seed-004", "machine", "warning", "13.1× against room, 13.21× against AWS"),
