@@ -81,7 +81,7 @@ def test_full_sizes_win_over_the_file_and_flags_over_both() -> None:
 
 
 def test_full_without_full_sizes_is_refused() -> None:
-    with pytest.raises(SpecError, match="no \\[full\\] sizes"):
+    with pytest.raises(SpecError, match="no \\[full\\] settings"):
         make_study({"name": "tried", "workload": "vae", "steps": 4}, full=True)
 
 
