@@ -30,7 +30,7 @@ class AssumedNodesLaw(NodesLaw):
 
 
 def members(scope: Scope) -> Iterator[AssumedNodesLaw]:
-    """Every shape for every node size that lies between two worker counts of the table."""
+    """Every shape for every node size from the smallest worker count of the table to below the largest."""
     sizes = [size for size in SIZES if scope.counts.min() <= size < scope.counts.max()]
     if scope.knows_nodes:
         return

@@ -63,7 +63,7 @@ class Runs:
 
     @classmethod
     def of(cls, records: Sequence[Record], asked: str | None = None, series: str | None = None) -> "Runs":
-        """Runs of the requested strategy, or if it was not run, of the fastest one with the same name."""
+        """Runs of the requested strategy, or else of the fastest one, preferably with the same name."""
         chosen = _of_one_kind(records, series)
         there = {r.spec.strategy: None for r in chosen}
         wanted = catalogue.check(asked) if asked is not None else None
