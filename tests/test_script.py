@@ -94,4 +94,4 @@ replica.exchange(n)
     )
     finished = torchrun(script, 2)
     assert finished.returncode != 0
-    assert "Workers bring different numbers of samples, [2, 3]: pass share=" in finished.stderr
+    assert "Workers have different numbers of samples, [2, 3]: pass share=" in finished.stderr

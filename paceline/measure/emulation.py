@@ -22,7 +22,11 @@ def host_limits(
     """Reasons why the host, and not the emulated devices, limited the figures."""
     limits = []
     if busy_percent is None or busy_percent >= BUSY_PERCENT:
-        how = "how busy cores were is not known" if busy_percent is None else f"cores were {busy_percent:.0f} % busy"
+        how = (
+            "the utilisation of the cores is unknown"
+            if busy_percent is None
+            else f"cores were {busy_percent:.0f} % busy"
+        )
         limits.append(how)
     if stolen_percent is not None and stolen_percent > 100 * AGREEMENT:
         limits.append(f"other machines on the same host had {stolen_percent:.0f} % of the cores' time (steal)")
@@ -30,7 +34,7 @@ def host_limits(
         limits.append(f"forward, backward and update made a step {overrun:.0%} longer than on the device")
     for link, rate in off_rate(network):
         share = rate / link.asked_bits_per_second
-        limits.append(f"the link of n{link.node} carried {share:.0%} of what was asked for")
+        limits.append(f"the link of n{link.node} carried {share:.0%} of the requested rate")
     return limits
 
 

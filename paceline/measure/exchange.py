@@ -20,11 +20,11 @@ class NamedSize(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Size of its gradient."""
+        """The size of its gradient in bytes."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """None where it is unknown."""
+        """The shape; None where it is unknown."""
 
 
 def buckets_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> tuple[BucketTimes, ...]:

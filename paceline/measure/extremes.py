@@ -9,7 +9,7 @@ import numpy.typing as npt
 _Array = npt.NDArray[np.float64]
 
 Z80, Z95 = 1.2816, 1.96
-"""Half the width of a normal band that holds 80 % or 95 %, in standard deviations."""
+"""Half the width of a normal band that contains 80 % or 95 %, in standard deviations."""
 
 # The integrand is smooth and vanishes at both ends, so this grid is exact to ten digits.
 _STEP = 0.05
@@ -32,7 +32,7 @@ def _normal() -> tuple[_Array, _Array]:
 def expected_maximum(count: int) -> float:
     """Expected maximum of `count` standard normal deviates: ∫ z · n φ(z) Φ(z)ⁿ⁻¹ dz.
 
-    Of equal workers, how many standard deviations the slowest is expected to be behind the mean.
+    It is how far the slowest of equal workers is expected to be behind the mean, in standard deviations.
     """
     if count == 1:
         return 0.0
@@ -43,7 +43,7 @@ def expected_maximum(count: int) -> float:
 def maximum_bound(counts: _Array) -> _Array:
     """√(2 ln n): above the expected maximum for every n, and near it for many.
 
-    Laws use it as the shape of a growth whose scale is fitted. The exact maximum in its place projects hidden rows of
-    the published tables slightly worse: see docs/how-well-it-projects.md for the cases.
+    Laws use it as the shape of a growth whose scale is fitted. With the exact maximum instead, projections of hidden
+    rows of the published tables are slightly worse: see docs/how-well-it-projects.md for the cases.
     """
     return np.asarray(np.sqrt(2 * np.log(counts)))

@@ -29,8 +29,8 @@ class LatencyBandwidth:
 def service_seconds(transmissions: Sequence[Transmission]) -> list[float]:
     """Seconds for which each message occupied the link, in the order given.
 
-    Messages leave one after the other: one is served from its start or from the end of the one before it, whichever
-    is later. Two may be under way at once, but they share what they use.
+    Messages are sent one after the other: each is served from its start or from the end of the previous one, whichever
+    is later. Two may be in flight at once, but they share the link.
     """
     taken, before = [0.0] * len(transmissions), -np.inf
     for index in sorted(range(len(transmissions)), key=lambda i: transmissions[i].end_seconds):

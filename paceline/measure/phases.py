@@ -47,7 +47,7 @@ class Lateness:
 
 
 def lateness_of(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> list[Lateness]:
-    """The lateness of every worker; durations would not show it, because one worker's delay is everybody's wait."""
+    """The lateness of every worker; durations hide it, because all others wait for a delayed worker."""
     arrivals = _arrivals(workers, timed)
     last = arrivals.argmax(axis=0)
     others = (arrivals.sum(axis=0) - arrivals) / (len(workers) - 1)

@@ -63,7 +63,7 @@ class Profile:
 
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
-        """Make a profile from a run of one worker that exchanged nothing."""
+        """Make a profile from a run of one worker without communication."""
         if record.spec.workers != 1 or record.spec.strategy != BASELINE_STRATEGY:
             raise DataError("A profile needs one worker alone: run with --workers 1 --strategy independent.")
         if not record.gradients:

@@ -28,8 +28,8 @@ def rate_over(records: Sequence[Record]) -> Figure:
 def ratio_of(first: Sequence[Record], second: Sequence[Record]) -> tuple[Figure, list[str]]:
     """The ratio of the rates of `first` and `second`, and notes about its interval.
 
-    Runs of the same turn were taken near one another, so what slowed the machine meanwhile cancels in their ratio. From
-    two turns on the interval is Student's, of the logarithms of the turns' ratios. One turn shows nothing of what
+    Runs of the same turn are close in time, so whatever slowed the machine meanwhile cancels in their ratio. With two
+    or more turns, the interval is Student's, of the logarithms of the turns' ratios. One turn does not show what
     changes from run to run: the two runs' own intervals are combined, and a note says so.
     """
     pairs = list(_turns(first, second))

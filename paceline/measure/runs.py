@@ -112,7 +112,7 @@ def _failure(path: Path) -> str:
 
 
 def of_one_machine(runs: Sequence[StoredRun], *, anyway: bool) -> tuple[tuple[StoredRun, ...], tuple[str, ...]]:
-    """The runs, if they are of one machine; with `anyway`, treat others as if they were and note the differences."""
+    """The runs, if all are of one machine; with `anyway`, treat them as if they were and note the differences."""
     differences = [
         f"{what}: {' / '.join(map(str, values))}" for what, values in _places(runs).items() if len(values) > 1
     ]

@@ -77,7 +77,7 @@ def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -
 
 
 def _with_host(row: ScalingRow, records: Sequence[Record]) -> ScalingRow:
-    """Mark figures whose run or baseline did not keep up with the devices it emulated."""
+    """Mark figures where the host limited the run or its baseline instead of the emulated devices."""
     limit, of_baseline = host_was_limit(row.records, records), host_was_limit(row.baseline, records)
     if limit is None and of_baseline is None:
         return row
@@ -130,7 +130,7 @@ def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 def _baseline(
     setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]
 ) -> tuple[Setting | None, Scaling | None, list[str]]:
-    """The most similar baseline, then the fastest, so that no speed-up is flattered."""
+    """The most similar baseline, then the fastest, so that no speed-up looks better than it is."""
     run, elsewhere = setting[0], []
     workers = run.spec.workers
     turns = {turn_of(record) for record in setting}
@@ -156,7 +156,7 @@ def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, in
 
 
 def _is_alone(record: Record) -> bool:
-    """Whether this is one worker on one device that exchanges nothing."""
+    """Whether this is one worker on one device without communication."""
     return record.spec.workers == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
 
 

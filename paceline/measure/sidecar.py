@@ -40,7 +40,7 @@ def _read(file: Path) -> dict[str, Series]:
     # A damaged directory may hide members; their number is stored in two bytes, twelve bytes before the end.
     expected = int.from_bytes(content[-12:-10], "little")
     if min(len(members), 0xFFFF) != expected:
-        raise ValueError(f"only {len(members)} of its {expected} series are there")
+        raise ValueError(f"only {len(members)} of its {expected} series are present")
     arrays = {name: np.lib.format.read_array(io.BytesIO(data)) for name, data in members.items()}
     return {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
 

@@ -86,19 +86,19 @@ def window_rates(units: Series, seconds: Series) -> Series:
 def median_interval(rates: Series) -> Figure:
     """The median of window rates, with a 95 % interval that accounts for correlation of neighbouring windows.
 
-    Estimated is the median rate of windows as long as these if the run went on for ever. Where noise is not skewed,
-    that is the long-run rate, units ÷ seconds; rare slow steps that most windows do not hold lower only the latter.
+    It estimates the median rate of windows of this length if the run never ended. Where noise is not skewed, that is
+    the long-run rate, units ÷ seconds; rare slow steps that most windows do not contain lower only the latter.
 
-    Between two order statistics the median of independent windows lies with 95 % whatever their distribution:
+    The median of independent windows lies between two order statistics with 95 %, whatever their distribution:
     P(X₍ₖ₎ < median < X₍ₙ₊₁₋ₖ₎) = 1 − 2·P(Binomial(n, ½) < k). Windows that depend on one another count as fewer,
     m = `independent_windows` of n, so both distances from the median are stretched, on the scale of logarithms, by
     √(n/m) for the larger error of the median, √((1 − 1/n) / (1 − 1/m)) for the spread that related windows hide,
-    and t(m − 1) / t(n − 1) for how little is known of that spread.
+    and t(m − 1) / t(n − 1) for the uncertainty of that spread.
 
-    Fewer than six windows give no interval. Where the run is not much longer than its correlation, there is an honestly
-    wide interval rather than none: leaving those out would keep just the runs that look better than they are. Simulated
-    over AR(1) noise with φ from 0 to 0.95, skewed or not, after a warm-up, from 60 steps on, it holds the truth in
-    91–98 % of runs (tests/measure/test_coverage.py).
+    Fewer than six windows give no interval. A run that is not much longer than its correlation gets a wide interval
+    rather than none: leaving those out would keep only the runs that look better than they are. Simulated over AR(1)
+    noise with φ from 0 to 0.95, skewed or not, after a warm-up, from 60 steps on, the interval contains the true value
+    in 91–98 % of runs (tests/measure/test_coverage.py).
     """
     ordered = np.sort(rates)
     n = len(ordered)
@@ -116,8 +116,8 @@ def median_interval(rates: Series) -> Figure:
 def independent_windows(rates: Series) -> float:
     """The effective number of windows: n·(1 − φ)/(1 + φ), φ the correlation of neighbours; at least 2.
 
-    In a short series φ comes out too low, by (1 + 3φ)/n on average, and lower still after the cut that makes the rest
-    look most even. Three times that is added, because intervals that are too narrow do more harm than wide ones.
+    In a short series φ is underestimated, by (1 + 3φ)/n on average, and more after the warm-up cut, which makes the
+    rest look most even. Three times that is added, because too narrow intervals do more harm than wide ones.
     """
     n = len(rates)
     away = np.log(rates / np.median(rates))
@@ -132,7 +132,7 @@ def independent_windows(rates: Series) -> float:
 
 
 def t_quantile(freedom: float) -> float:
-    """How many standard errors to either side hold 95 % of Student's t with so many degrees of freedom, whole or not.
+    """The number of standard errors to either side that contain 95 % of Student's t, for any degrees of freedom.
 
     With t = √ν·tan θ the density becomes proportional to cos(θ)^(ν − 1) on 0 ≤ θ < π/2.
     """
@@ -149,7 +149,7 @@ def _t_quantile(freedom: float) -> float:
 
 @functools.cache
 def _rank(n: int) -> int:
-    """The largest k for which X₍ₖ₎ and X₍ₙ₊₁₋ₖ₎ of n values hold their median with 95 %; 0 where there is none."""
+    """The largest k for which X₍ₖ₎ and X₍ₙ₊₁₋ₖ₎ of n values enclose their median with 95 %; 0 if there is none."""
     tail, k = 0.0, 0
     while k < n // 2:
         tail += math.comb(n, k) / 2**n

@@ -53,7 +53,7 @@ def stolen_cores(percent: float | None) -> list[str]:
 
 
 def _long_warmup(step_seconds: Series, warmup: int) -> str | None:
-    """A warning where the warm-up is near half of the steps, the most that is ever left out."""
+    """A warning where the warm-up is close to half of the steps, which is the largest possible cut."""
     left_out, timed = step_seconds[:warmup], step_seconds[warmup:]
     if warmup < _MOST_WARMUP * len(step_seconds) or warmup < 6:
         return None
@@ -67,7 +67,7 @@ def _long_warmup(step_seconds: Series, warmup: int) -> str | None:
 
 
 def _drift(rates: Series) -> str | None:
-    """A warning where the rates of the first and the last third of the windows do not even touch."""
+    """A warning where the rates of the first and the last third of the windows do not overlap at all."""
     third = len(rates) // 3
     first, last = rates[:third], rates[-third:]
     change = float(np.median(last) / np.median(first)) - 1
@@ -84,8 +84,8 @@ def _drift(rates: Series) -> str | None:
 def _two_levels(steps: Series) -> str | None:
     """A warning where the windows' typical steps form two distant groups; single slow steps do not count.
 
-    Apart means D = √2·|difference of means| / √(sum of variances), at the split where it is largest: about 2.7 for
-    normal and 3.5 for evenly spread values cut in the middle.
+    The distance is D = √2·|difference of means| / √(sum of variances), at the split where it is largest: about 2.7
+    for normal and 3.5 for uniform values split in the middle.
     """
     paces = np.sort(_paces(steps))
     least = max(3, math.ceil(_LEVEL_SHARE * len(paces)))

@@ -17,7 +17,7 @@ class Stopping:
 
     Frequent checks stop too early: one of many intervals is narrow by chance. Checks happen at 60 steps
     and whenever there are a quarter more; at three in a row the interval must be narrow and the warm-up must be at most
-    a quarter of the steps. Simulated for ± 1 to 10 %, the interval at the end then holds the truth in 92–98 % of runs
+    a quarter of the steps. Simulated for ± 1 to 10 %, the final interval contains the true value in 92–98 % of runs
     (tests/measure/test_stopping.py). It cannot detect a warm-up that has hardly begun to fade when the run stops.
     """
 

@@ -34,8 +34,7 @@ def summarise(workers: Sequence[WorkerSeries], *, synchronous: bool, fixed_warmu
 
     The warm-up is detected in the data, and the rate is the median of window rates. Workers that wait for one another
     are timed over the same steps, others over the same stretch of time. With `fixed_warmup`, as in older benchmarks,
-    all steps after it are one window, in which every worker's units are
-    divided by its own seconds.
+    all steps after it are one window, in which every worker's units are divided by its own seconds.
     """
     if fixed_warmup is not None:
         return _fixed(workers, fixed_warmup)

@@ -35,7 +35,7 @@ class Stretch:
         return slice(first, max(last, first + 1))
 
     def rates(self, workers: Sequence[WorkerSeries], windows: int) -> Series:
-        """Units per second of all workers together, in windows of equal length."""
+        """Units per second over all workers, in windows of equal length."""
         grid = np.linspace(self.begin, self.end, 64 * windows + 1)
         edges = np.interp(np.linspace(0, self.seconds, windows + 1), self.worked(grid) - self.worked(grid[:1]), grid)
         made = sum(_units_until(worker, edges) for worker in workers)

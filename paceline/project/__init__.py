@@ -1,1 +1,1 @@
-"""What more workers, or another network, would bring: curves with bands, from a table or from records."""
+"""Predicts throughput with more workers or another network: curves with bands, from a table or from records."""

@@ -1,4 +1,4 @@
-"""A projected curve: the points asked for, the answer at each, its knee, and how far it may be asked for."""
+"""A projected curve: the requested points, the answer at each, its knee, and the limits of extrapolation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from paceline.errors import SpecError
 
 _BATCH_REACH = 32
-"""How many times the batches that were measured may be asked for, or what part of them."""
+"""The largest factor by which a requested batch may be above or below the measured batches."""
 
 _SAME_WHOLE = 0.02
 
 REACH = 1024
-"""How many times the workers that were measured may be asked for."""
+"""The largest multiple of the measured worker count that may be requested."""
 
 KNEE_GAIN = 1.5
-"""What doubling the workers brings where it adds 50 %."""
+"""The throughput ratio when doubling the workers adds 50 %."""
 
 _ONE_BY_ONE, _PER_DOUBLING = 16, 8
-"""The knee is looked for at every count up to the first, then at so many counts per doubling."""
+"""The knee search tries every count up to the first number, then the second number of counts per doubling."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point that is asked for."""
+    """One requested point."""
 
     workers: int
     nodes: int | None = None
@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Projected:
-    """The answer at one point; bands are in the unit of the throughput. Unknown is None."""
+    """The answer at one point. Bands are in the unit of the throughput; None means unknown."""
 
     point: Point
     throughput: float | None
@@ -49,7 +49,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class ProjectedCurve:
-    """A projection, in the order asked."""
+    """A projection; its points are in the order in which they were requested."""
 
     law: str
     points: tuple[Projected, ...]
@@ -63,7 +63,7 @@ class ProjectedCurve:
 def knee(throughput: Callable[[Sequence[int]], Sequence[float]], most: int) -> int | None:
     """The first count, up to `most`, at which doubling the workers adds less than 50 %; None where there is none.
 
-    `throughput` gives the rates at several counts. Beyond 16 workers the count is found between two that are near.
+    `throughput` gives the rates at several counts. Beyond 16 workers the search is coarse, then bisects.
     """
 
     def pay(counts: Sequence[int]) -> list[bool]:
@@ -94,36 +94,36 @@ def _octaves(most: int) -> Iterator[list[int]]:
 
 
 def require_within_reach(points: Sequence[Point], measured: int, basis: str, reach: int = REACH) -> None:
-    """Refuse workers that are far beyond those that were measured; `basis` is what the projection is made from."""
+    """Refuse counts far beyond the measured workers; `basis` names the data that the projection is based on."""
     most = max(point.workers for point in points)
     if most > reach * measured:
         raise SpecError(
-            f"{most} workers are more than {reach} times the {measured} that were measured, too far for {basis}: "
-            f"ask for at most {reach * measured}, or measure more workers."
+            f"{most} workers are more than {reach} times the measured {measured}, too far to project from {basis}: "
+            f"request at most {reach * measured}, or measure more workers."
         )
 
 
 def far_beyond(points: Sequence[Point], measured: int, far: int) -> list[str]:
-    """A warning where more than `far` times the workers that were measured are asked for."""
+    """Warn where a requested count is more than `far` times the measured workers."""
     most = max(point.workers for point in points)
     if most <= far * measured:
         return []
-    return [f"{most} workers are {most / measured:.0f} times those that were measured: rely on the band."]
+    return [f"{most} workers are {most / measured:.0f} times as many as were measured: rely on the band."]
 
 
 def require_near_batches(points: Sequence[Point], smallest: float, largest: float) -> None:
-    """Refuse batches that are far from all that were measured."""
+    """Refuse batches that are far from every measured batch."""
     for batch in (point.batch for point in points if point.batch is not None):
         if not smallest / _BATCH_REACH <= batch <= largest * _BATCH_REACH:
             measured = f"{smallest:g}" if smallest == largest else f"{smallest:g} to {largest:g}"
             raise SpecError(
-                f"Batch {batch:g} is too far from the measured {measured}: ask for {_BATCH_REACH} times as much or as "
-                "little at most, or measure nearer to it."
+                f"Batch {batch:g} is too far from the measured {measured}: request a batch at most {_BATCH_REACH} "
+                "times larger or smaller, or measure closer to it."
             )
 
 
 def global_batch(workers: Sequence[float], batches: Sequence[float | None]) -> float | None:
-    """What workers have together at every count, where one batch is divided among more and more; otherwise None."""
+    """The global batch where every count divides the same one among its workers; otherwise None."""
     known = [batch for batch in batches if batch is not None]
     if len(known) < len(batches) or len(set(known)) == 1:
         return None
@@ -132,7 +132,7 @@ def global_batch(workers: Sequence[float], batches: Sequence[float | None]) -> f
 
 
 def batch_at(points: Sequence[Point]) -> Callable[[int], float | None]:
-    """The batch of other counts of workers: divided where the points divide one, otherwise as in the first of them."""
+    """The batch at another worker count: a share of the global batch where the points divide one, or constant."""
     whole = global_batch([point.workers for point in points], [point.batch for point in points])
     first = points[0].batch
     return lambda workers: first if whole is None else whole / workers

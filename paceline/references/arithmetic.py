@@ -1,4 +1,4 @@
-"""Checks on the figures of a table alone: whether they follow from one another, and are possible."""
+"""Checks on a table's figures alone: whether they are consistent with one another, and possible."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from paceline.numbers import significant
 from paceline.references.base import Reference, Row, Series
 from paceline.references.findings import Band, Remark, at_workers, band, listed
 
-# Median and mean of a steady run differ by less; counting 20 steps over 19 intervals gives 5 %.
+# Median and mean of a steady run differ by less; counting 20 steps over 19 intervals makes a difference of 5 %.
 _RATES_APART = 0.02
 _IMPOSSIBLE = 1.05
 _ROUNDING = 0.001
@@ -28,8 +28,8 @@ def speedups(series: Series, _: Reference) -> Iterator[Remark]:
         rates = [_implied(row) for row in free]
         yield Remark(
             "fault",
-            f"The speed-ups {at_workers(free)} do not belong together: speed ÷ speed-up, the rate of one worker, is "
-            f"anything from {significant(min(rates))} to {significant(max(rates))}.",
+            f"The speed-ups {at_workers(free)} are inconsistent: speed ÷ speed-up, the rate of one worker, ranges "
+            f"from {significant(min(rates))} to {significant(max(rates))}.",
             tuple(free),
         )
 
@@ -52,7 +52,7 @@ def _unlike_baseline(series: Series, rows: list[Row]) -> str:
     alone = series.rate(series.baseline(rows[0]) or rows[0])
     implied = listed(list(dict.fromkeys(significant(_implied(row)) for row in rows)))
     return (
-        f"Speed-ups do not follow from the speeds {at_workers(rows)}: by the speeds {listed(corrected)}. They imply "
+        f"Speed-ups do not follow from the speeds {at_workers(rows)}: by the speeds, {listed(corrected)}. They imply "
         f"{implied} for one worker, but the table has {significant(alone or 0)}."
     )
 
@@ -75,7 +75,7 @@ def efficiencies(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def possible(series: Series, _: Reference) -> Iterator[Remark]:
-    """Devices cannot give more than all of what one gives; one worker may have left part of it idle."""
+    """Efficiency above 100 % is not possible, unless one worker left part of its device idle."""
     for row in series.rows:
         computed, published = series.efficiency(row), row.efficiency
         efficiency = max((e for e in (computed, published) if e is not None), default=0)
@@ -98,8 +98,8 @@ def possible(series: Series, _: Reference) -> Iterator[Remark]:
         elif efficiency <= _IMPOSSIBLE * 100 / busy:
             yield Remark(
                 "note",
-                f"Efficiency {efficiency:.0%} {at_workers([row])} that share devices is against one worker that used "
-                f"{busy:g} % of its device: about {100 / busy:.0%} is possible.",
+                f"Efficiency {efficiency:.0%} {at_workers([row])} that share devices is relative to one worker that "
+                f"used {busy:g} % of its device: about {100 / busy:.0%} is possible.",
                 (row,),
             )
         else:
@@ -128,7 +128,7 @@ def devices(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def samples(series: Series, _: Reference) -> Iterator[Remark]:
-    """Samples = epochs × data set, times the workers where each goes through all of it."""
+    """Samples = epochs × data set, times the workers where each processes the whole data set."""
     method = series.method
     if method.dataset_samples is None or method.shard is None:
         return
@@ -147,7 +147,7 @@ def samples(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def rates(series: Series, _: Reference) -> Iterator[Remark]:
-    """Throughput = steps × batch × workers × units ÷ seconds; units of a sample that are not known are the same."""
+    """Throughput = steps × batch × workers × units ÷ seconds; unknown units per sample are equal in all rows."""
     counted = {row: rate for row in series.rows if row.throughput and (rate := series.counted_rate(row))}
     if not counted:
         return
@@ -157,7 +157,7 @@ def rates(series: Series, _: Reference) -> Iterator[Remark]:
     for row, rate in wrong.items():
         yield Remark(
             "fault",
-            f"The speed {at_workers([row])} is not what was done in the time: {_work(row)} give {significant(rate)}, "
+            f"The speed {at_workers([row])} does not match work and time: {_work(row)} give {significant(rate)}, "
             f"not {significant(row.throughput or 0)} ({(row.throughput or 0) / rate - 1:+.1%}).",
             (row,),
         )
@@ -166,7 +166,7 @@ def rates(series: Series, _: Reference) -> Iterator[Remark]:
 def _work(row: Row) -> str:
     if row.steps is not None and row.seconds is not None:
         return f"{row.steps} steps × {row.whole_batch} samples in {row.seconds:g} s"
-    return f"{row.whole_batch} samples in {row.step_seconds:g} s a step"
+    return f"{row.whole_batch} samples in {row.step_seconds:g} s per step"
 
 
 def _apart(first: float, second: float) -> bool:
@@ -174,7 +174,7 @@ def _apart(first: float, second: float) -> bool:
 
 
 def times(series: Series, _: Reference) -> Iterator[Remark]:
-    """Samples at the published speed must fit into the time of the run; a note says where they fill little of it."""
+    """Samples at the published speed must fit into the time of the run; a note reports where they fill little of it."""
     units = series.units_per_sample
     if units is None:
         return

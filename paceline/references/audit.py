@@ -1,4 +1,4 @@
-"""The audit of a table, theirs or ours: every check, in the order in which a reader would ask."""
+"""The audit of a table, published or our own: every check, in the order in which a reader would ask."""
 
 from collections.abc import Mapping
 from dataclasses import replace

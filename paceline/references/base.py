@@ -11,16 +11,16 @@ RateFrom = Literal["all workers", "rank 0", "first process"]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a table, as published. Not given is None, never 0."""
+    """One line of a table, as published. A value that is not given is None, never 0."""
 
     workers: int | None = None
     devices: int | None = None
-    """All that were used, servers' own ones included."""
+    """All devices in use, including those of servers."""
 
     workers_per_device: int | None = None
     nodes: int | None = None
     uncounted_devices: int | None = None
-    """Devices that only served and are not in `devices`."""
+    """Devices that only hosted servers and are not in `devices`."""
 
     machine: str | None = None
     batch: int | None = None
@@ -32,24 +32,24 @@ class Row:
 
     step_seconds: float | None = None
     sync_seconds: float | None = None
-    """The part of a step spent synchronising."""
+    """The seconds of a step spent synchronising."""
 
     seconds: float | None = None
-    """Of `steps` where they are given, of the whole run otherwise."""
+    """The duration of `steps` where they are given, otherwise of the whole run."""
 
     throughput: float | None = None
-    """Units per second of all workers together."""
+    """Units per second over all workers."""
 
     speedup: float | None = None
     efficiency: float | None = None
-    """As a share: 0.9, not 90."""
+    """A fraction: 0.9, not 90."""
 
     efficiency_low: float | None = None
-    """The lower end of its 95 % interval, where there is one."""
+    """The lower end of the efficiency's 95 % interval, where there is one."""
 
     epochs: float | None = None
     samples: int | None = None
-    """Seen in the whole run by all workers."""
+    """Samples that all workers processed in the whole run."""
 
     updates: int | None = None
     loss: float | None = None
@@ -59,14 +59,14 @@ class Row:
     """Ranks that a log of this run shows."""
 
     remarks: tuple[str, ...] = ()
-    """What whoever measured says about this row."""
+    """Remarks of the author about this row."""
 
     line: int | None = None
-    """Where it stands in a file."""
+    """The line number in a file."""
 
     @property
     def used_devices(self) -> float | None:
-        """Devices that worked for this row, whether the table counted them or not."""
+        """All devices that this row used, including those that the table did not count."""
         counted: float | None = self.devices
         if counted is None and self.workers is not None:
             counted = self.workers / (self.workers_per_device or 1)
@@ -74,7 +74,7 @@ class Row:
 
     @property
     def whole_batch(self) -> int | None:
-        """Samples per update of all workers."""
+        """Samples per update over all workers (the global batch)."""
         if self.global_batch is not None or self.batch is None or self.workers is None:
             return self.global_batch
         return self.batch * self.workers
@@ -82,20 +82,20 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """How the figures came about. Not known is None."""
+    """How the figures were measured. None means unknown."""
 
     window_includes: tuple[Included, ...] | None = None
-    """What was timed beside steps at their usual pace; empty where it was left out."""
+    """What was timed besides steady steps; empty where nothing else was timed."""
 
     steps_counted: int | None = None
     steps_timed: int | None = None
     rate_from: RateFrom | None = None
-    """Whose rate was measured; what is not `all workers` was multiplied. A process drives all workers of a node."""
+    """Whose rate was measured; any but `all workers` was multiplied. A process drives all workers of a node."""
 
     statistic: Literal["median", "mean"] | None = None
     dataset_samples: int | None = None
     shard: bool | None = None
-    """Whether an epoch is one pass of all workers together, or of each of them."""
+    """Whether an epoch is one pass by all workers together, or one pass by each worker."""
 
     last_batch_counted_whole: bool | None = None
     reduction: Literal["mean", "sum"] | None = None
@@ -104,26 +104,26 @@ class Method:
     """Whether all rows were measured on the same machines, not only on equal ones."""
 
     baseline_machine: str | None = None
-    """Whose one-worker rate the published speed-ups were divided by."""
+    """The machine whose one-worker rate the published speed-ups are relative to."""
 
     measured_on: str | None = None
     ideal_from: str | None = None
-    """Whose one-worker rate a drawn ideal line was made of."""
+    """The machine whose one-worker rate defines the drawn ideal line."""
 
     servers_counted: bool | None = None
-    """Whether devices that only served are among the published ones; None where there were none."""
+    """Whether the published devices include those that only hosted servers; None where there were none."""
 
     compiled: bool | None = None
     bandwidth_bits_per_second: float | None = None
-    """Of the link, as stated."""
+    """The bandwidth of the link, as stated."""
 
     fitted_bandwidth_bits_per_second: tuple[float, float] | None = None
-    """The band that the published step times follow by the ring law."""
+    """The range of bandwidths that fits the published step times by the ring law."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Rows that differ in how many workers there were, and in what follows from it."""
+    """Rows that differ in the number of workers, and in what follows from it."""
 
     label: str
     rows: tuple[Row, ...] = ()
@@ -133,18 +133,18 @@ class Series:
     scaling: Scaling | None = None
     unit: str | None = None
     units_per_sample: float | None = None
-    """Where throughput does not count samples: words in a sentence."""
+    """Units per sample where throughput does not count samples, such as words in a sentence."""
 
     method: Method = field(default_factory=Method)
     decimals: Mapping[str, int] = field(default_factory=dict)
-    """By column, digits after the point as published; of a column that is not in it, as many as its values have."""
+    """Published digits after the decimal point, by column; other columns have as many as their values show."""
 
     def rate(self, row: Row) -> float | None:
-        """Units per second: as published, or else from what was done in the time."""
+        """Units per second: as published, or else computed from work and time."""
         return row.throughput if row.throughput is not None else self.counted_rate(row)
 
     def counted_rate(self, row: Row) -> float | None:
-        """Units per second by counting: steps × batch of all workers ÷ seconds."""
+        """Units per second by counting: steps × global batch ÷ seconds."""
         whole = row.whole_batch
         if whole is None:
             return None
@@ -155,29 +155,29 @@ class Series:
 
     @property
     def alone(self) -> tuple[Row, ...]:
-        """One worker on one device."""
+        """Rows of one worker on one device with a known rate."""
         return tuple(r for r in self.rows if r.workers == 1 and r.used_devices == 1 and self.rate(r) is not None)
 
     def baseline(self, row: Row) -> Row | None:
-        """What a row may be compared with: one worker of the same machine and batch; of several the fastest."""
+        """The baseline of a row: one worker with the same machine and batch; the fastest if there are several."""
         machine = row.machine or self.method.baseline_machine
         candidates = [r for r in self.alone if _same(machine, r.machine) and self.same_setting(row, r)]
         return row if row in candidates else max(candidates, key=lambda r: self.rate(r) or 0, default=None)
 
     def same_setting(self, row: Row, alone: Row) -> bool:
-        """Whether one worker had a worker's batch (weak scaling) or that of all (strong)."""
+        """Whether one worker had the same batch per worker (weak scaling) or the same global batch (strong)."""
         weak = _same(row.batch, alone.batch)
         strong = _same(row.whole_batch, alone.whole_batch)
         return {"weak": weak, "strong": strong, None: weak or strong}[self.scaling]
 
     def speedup(self, row: Row) -> float | None:
-        """Rate ÷ rate of one worker on one device; where speeds are not given, as published."""
+        """Rate ÷ rate of one worker on one device; as published where a rate is unknown."""
         baseline, rate = self.baseline(row), self.rate(row)
         alone = self.rate(baseline) if baseline is not None else None
         return row.speedup if rate is None or alone is None else rate / alone
 
     def efficiency(self, row: Row) -> float | None:
-        """Speed-up ÷ devices, those that only serve included; where there is no speed-up, as published."""
+        """Speed-up ÷ devices, including those that only host servers; as published where the speed-up is unknown."""
         speedup, devices = self.speedup(row), row.used_devices
         return row.efficiency if speedup is None or devices is None else speedup / devices
 
@@ -195,18 +195,18 @@ class PublishedColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """A table, whoever made it."""
+    """A table, published, our own or the user's."""
 
     name: str
     title: str
     source: str
     hardware: str = "not stated"
     devices: Mapping[str, str] = field(default_factory=dict)
-    """By machine, what its devices are called by `--device emulated:…`; `all` for rows that name no machine."""
+    """The device name for `--device emulated:…`, by machine; `all` for rows that name no machine."""
 
     workload: str = "not stated"
     baseline: str = "not stated"
-    """What its speed-ups are against, in words."""
+    """The baseline of its speed-ups, in words."""
 
     columns: tuple[PublishedColumn, ...] = ()
     across: bool = False
@@ -217,5 +217,5 @@ class Reference:
 
 
 def _same(first: object, second: object) -> bool:
-    """Equal as far as is known."""
+    """Whether two values are equal, or one of them is unknown."""
     return first is None or second is None or first == second

@@ -12,7 +12,7 @@ from paceline.references.base import Method, PublishedColumn, Reference, Row, Se
 
 FOLDER = Path(__file__).parent / "tables"
 
-# What a file may say once for all its series.
+# Keys that a file may give once for all its series.
 _SHARED = ("strategy", "feed", "scaling", "unit", "units_per_sample")
 
 
@@ -23,7 +23,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Reference:
-    """The reference called `name`; an unknown name is refused with the nearest."""
+    """The reference called `name`; an unknown name is refused with the closest one as a suggestion."""
     text = (FOLDER / f"{choose(name, names(), 'reference')}.toml").read_text()
     content = tomllib.loads(text, parse_float=Decimal)  # 5.50 has two decimals, as a float it would not
     shared = {key: content.pop(key) for key in _SHARED if key in content}
@@ -40,7 +40,7 @@ def load(name: str) -> Reference:
 
 
 def _series(entry: Mapping[str, Any], method: Mapping[str, Any], usual: Mapping[str, Any]) -> Series:
-    """`usual` is what all rows have, `method` how all series were measured, unless they say otherwise."""
+    """`usual` holds the defaults of all rows, `method` how all series were measured unless they say otherwise."""
     settings = dict(entry)
     own, rows = settings.pop("method", {}), settings.pop("rows", [])
     usual = {**usual, **settings.pop("usual", {})}
@@ -64,7 +64,7 @@ def _value(value: Any) -> Any:
 
 
 def _decimals(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Of the columns with fractions, how many digits the longest has."""
+    """The largest number of decimal digits of each column with fractions."""
     digits: dict[str, int] = {}
     for name, value in (item for row in rows for item in row.items()):
         if isinstance(value, Decimal):

@@ -1,4 +1,4 @@
-"""Checks on what the rows of a table are compared with: baselines, ideals, devices, links, losses."""
+"""Checks on what a table's rows are compared with: baselines, ideals, devices, links, losses."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _UPDATES_FALL = 0.75
 
 
 def machines(series: Series, _: Reference) -> Iterator[Remark]:
-    """A row is compared with one worker of the same machine."""
+    """A row must be compared with one worker on the same machine."""
     many = [row for row in series.rows if row.workers is not None and row not in series.alone]
     named = [row for row in many if row.machine is not None]
     homes = list(dict.fromkeys(row.machine or "" for row in series.alone if row.machine is not None))
@@ -22,28 +22,28 @@ def machines(series: Series, _: Reference) -> Iterator[Remark]:
         theirs = listed(list(dict.fromkeys(row.machine or "" for row in elsewhere)))
         yield Remark(
             "fault",
-            f"The rows {at_workers(elsewhere)} are of {theirs}, one worker of {listed(homes)}: a speed-up across "
-            "machines is meaningless.",
+            f"The rows {at_workers(elsewhere)} were measured on {theirs}, one worker on {listed(homes)}: a speed-up "
+            "across machines is meaningless.",
             tuple(elsewhere),
         )
     elif not homes and len({row.machine for row in named}) > 1:
         theirs = listed(list(dict.fromkeys(row.machine or "" for row in named)))
         yield Remark(
             "fault",
-            f"The rows come from different machines ({theirs}) and none has one worker: nothing can be compared.",
+            f"The rows come from different machines ({theirs}) and no row has one worker: nothing can be compared.",
             tuple(many),
         )
     if series.method.same_machines is False:
         yield Remark(
             "warning",
-            "The rows were measured on equal, but not on the same machines: part of a difference may be theirs.",
+            "The rows were measured on equal machines, but not on the same ones: these may cause part of a difference.",
             series.rows,
         )
     yield from _unnamed(series, many, homes)
 
 
 def _unnamed(series: Series, many: list[Row], homes: list[str]) -> Iterator[Remark]:
-    """Which machine's baseline applies is open where rows do not say where they ran."""
+    """Rows that do not name their machine leave open which baseline applies."""
     unnamed = [row for row in many if row.machine is None and series.rate(row) is not None]
     if len(homes) < 2 or not unnamed:
         return
@@ -59,7 +59,7 @@ def _unnamed(series: Series, many: list[Row], homes: list[str]) -> Iterator[Rema
 
 
 def settings(series: Series, _: Reference) -> Iterator[Remark]:
-    """A row is compared with one worker that had its batch, or in strong scaling that of all."""
+    """A row must be compared with one worker that had the same batch, or in strong scaling the global batch."""
     other = [
         row
         for row in series.rows
@@ -77,14 +77,14 @@ def settings(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def baseline(series: Series, _: Reference) -> Iterator[Remark]:
-    """Without one worker there is no speed-up that could be checked."""
+    """Without a row of one worker, speed-ups cannot be checked."""
     speeds = [row for row in series.rows if series.rate(row) is not None or row.speedup is not None]
     if speeds and not series.alone:
         yield Remark("note", "There is no row of one worker: speed-ups cannot be checked.", tuple(speeds))
 
 
 def ideal(series: Series, _: Reference) -> Iterator[Remark]:
-    """An ideal line belongs to the machine of the results."""
+    """An ideal line must come from the machine of the results."""
     method = series.method
     if method.ideal_from is not None and method.measured_on is not None and method.ideal_from != method.measured_on:
         yield Remark(
@@ -96,7 +96,7 @@ def ideal(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def servers(series: Series, _: Reference) -> Iterator[Remark]:
-    """Devices that only serve count."""
+    """Devices that only host servers count as devices."""
     uncounted = [row for row in series.rows if row.uncounted_devices]
     if series.method.servers_counted is not False and not uncounted:
         return
@@ -108,25 +108,25 @@ def servers(series: Series, _: Reference) -> Iterator[Remark]:
     figures = f" Efficiency with them: {listed(corrected)}." if corrected else ""
     yield Remark(
         "fault",
-        f"Servers had devices of their own, which are not counted: efficiency is too high.{figures}",
+        f"Servers had devices of their own, which the table does not count: its efficiency is too high.{figures}",
         tuple(uncounted) or series.rows,
     )
 
 
 def bandwidth(series: Series, _: Reference) -> Iterator[Remark]:
-    """Published times cannot beat the link."""
+    """Published times cannot be faster than the link allows."""
     stated, fitted = series.method.bandwidth_bits_per_second, series.method.fitted_bandwidth_bits_per_second
     if stated is not None and fitted is not None and fitted[0] > _FASTER_THAN_LINK * stated:
         yield Remark(
             "fault",
-            f"The times follow a link of {fitted[0] / 1e9:g} Gbit/s, but {stated / 1e9:g} Gbit/s is stated: it was "
-            "another link, or less was sent.",
+            f"The times follow a link of {fitted[0] / 1e9:g} Gbit/s, but {stated / 1e9:g} Gbit/s is stated: the link "
+            "was a different one, or less was sent.",
             series.rows,
         )
 
 
 def losses(series: Series, _: Reference) -> Iterator[Remark]:
-    """A loss that rises as updates fall at an unscaled learning rate: a cause, not a fault."""
+    """Note a loss that rises as updates fall at an unscaled learning rate: fewer updates explain it."""
     if series.method.lr_rule != "none":
         return
     for name, noun in (("val_loss", "validation loss"), ("loss", "loss")):
@@ -152,7 +152,7 @@ def losses(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def updates(series: Series, row: Row) -> float | None:
-    """Updates of a run; where the size of the data is not known, in proportion to what they would be."""
+    """Updates of a run; where the size of the data set is unknown, a number proportional to them."""
     if row.updates is not None:
         return row.updates
     method = series.method

@@ -1,4 +1,4 @@
-"""What a check says, and the words and the rounding that checks share."""
+"""The findings of checks, and the wording and rounding that checks share."""
 
 import decimal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Literal
 from paceline.references.base import Reference, Row, Series
 
 Severity = Literal["fault", "warning", "note"]
-"""A fault: a figure is wrong or flattered. A warning: it may be. A note: what explains a figure."""
+"""A fault: a figure is wrong or too favourable. A warning: it may be. A note: an explanation of a figure."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ Check = Callable[[Series, Reference], Iterator[Remark]]
 
 @dataclass(frozen=True)
 class Band:
-    """All values that a published figure may have been rounded or cut from."""
+    """All values that may have been rounded or truncated to a published figure."""
 
     low: float
     high: float
@@ -45,16 +45,16 @@ class Band:
         return Band(self.low / other.high, self.high / other.low if other.low > 0 else float("inf"))
 
     def widened(self, share: float) -> "Band":
-        """With so much more on either side."""
+        """The band extended by a margin on either side."""
         return Band(self.low * (1 - share), self.high * (1 + share))
 
     def meets(self, other: "Band") -> bool:
-        """Whether both may be the same figure."""
+        """Whether both bands may be the same figure."""
         return self.low <= other.high and other.low <= self.high
 
 
 def band(series: Series, row: Row, name: str) -> Band:
-    """What a published figure may have been before it was rounded, or cut."""
+    """The possible values of a published figure before rounding or truncation."""
     value = getattr(row, name)
     unit = 10.0 ** -series.decimals.get(name, max(_decimals(getattr(other, name)) for other in series.rows))
     return Band(value - unit / 2, value + unit)

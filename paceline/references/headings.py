@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 LABELS = ("workload", "strategy", "feed", "series")
-"""Columns whose values tell series apart."""
+"""Columns whose values distinguish series."""
 
 _NOUN = r"(?:images?|imgs?|samples?|examples?|frames?|sequences?|sentences?|words?|tokens?)"
 _PER_SECOND = rf"(?P<noun>{_NOUN}) (?:per )?(?:s|secs?|seconds?)"
@@ -14,7 +14,7 @@ _WORKER = r"(?:workers?|np|n?ranks?|replicas?|process(?:es)?|procs?)"
 _STEP = r"(?:steps?|batch(?:es)?|iterations?|iters?)"
 _TIME_OF_STEPS = rf"(?:total )?time (?:to |for )?(?:process |run )?(?P<steps>\d+) {_STEP}"
 
-# What a heading looks like once it is in small letters, with single spaces for all signs.
+# Patterns for headings in lower case, with every run of other characters replaced by a single space.
 _FIELDS: dict[str, str] = {
     "workers_per_device": rf"{_COUNT}{_WORKER} per {_DEVICE}",
     "workers": rf"{_COUNT}{_WORKER}(?: count)?|world size|n",
@@ -50,7 +50,7 @@ _UNITS = {
     "x": "x",
 }
 _IN_BRACKETS = re.compile(r"[(\[](.*?)[)\]]")
-# What counts something else than samples: how many of it a sample has is not in the table.
+# Units other than samples: the table does not give the number per sample.
 _NOT_SAMPLES = ("word", "token")
 
 
@@ -63,17 +63,17 @@ class Heading:
     """The field of a row, or one of LABELS; None for a column that is not read."""
 
     unit: str | None = None
-    """`ms`, `s`, `m`, `h`, `%`, `x`, or of a throughput `images/s`."""
+    """`ms`, `s`, `m`, `h`, `%`, `x`, or for a throughput `images/s`."""
 
     counts_samples: bool = False
     """Whether a throughput counts samples."""
 
     steps: int | None = None
-    """How many steps a time is of, where the heading says so."""
+    """The number of steps that a time covers, where the heading says so."""
 
 
 def read_heading(text: str) -> Heading:
-    """What a heading means, with the unit it names."""
+    """The meaning of a heading, with the unit it names."""
     lower = text.lower()
     bracketed = _IN_BRACKETS.search(lower)
     inside = _plain(bracketed[1]) if bracketed else ""
@@ -100,5 +100,5 @@ def _rate(text: str, noun: str) -> Heading:
 
 
 def _plain(text: str) -> str:
-    """Small letters and digits with single spaces."""
+    """Lower-case letters and digits with single spaces."""
     return " ".join(re.findall(r"[a-z0-9]+", text))

@@ -1,4 +1,4 @@
-"""A reference laid out as its readers know it: the original headings, in the original order."""
+"""A reference in its original layout: the original headings, in the original order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _OF = ": "
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Headings and lines of text."""
+    """A table as text: headings and lines."""
 
     title: str
     headings: tuple[str, ...]
@@ -18,7 +18,7 @@ class PublishedTable:
 
 
 def tables(reference: Reference) -> Iterator[PublishedTable]:
-    """A table per series, or where the original has a column per series, one per group of them."""
+    """A table per series, or one per group of series where the original has a column per series."""
     drawn = [series for series in reference.series if series.rows]
     if not reference.across:
         headings = tuple(column.heading for column in reference.columns)

@@ -1,4 +1,4 @@
-"""Checks on how a table was measured, as far as its source says so."""
+"""Checks on how a table was measured, as far as its source describes it."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _INDEPENDENT_LEAST = 0.9
 
 
 def window(series: Series, _: Reference) -> Iterator[Remark]:
-    """Nothing but steps at their usual pace is timed."""
+    """Only steady steps should be timed."""
     if not series.method.window_includes:
         return
     timed = [row for row in series.rows if row.steps and row.seconds]
@@ -29,20 +29,20 @@ def window(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def intervals(series: Series, _: Reference) -> Iterator[Remark]:
-    """As many steps are counted as were timed."""
+    """The number of counted steps should equal the number of timed steps."""
     counted, timed = series.method.steps_counted, series.method.steps_timed
     if counted is None or timed is None or counted == timed:
         return
     yield Remark(
         "fault",
         f"{counted} steps are counted over the time of {timed}: speeds are {abs(counted / timed - 1):.2%} too "
-        f"{'high' if counted > timed else 'low'}. Speed-ups are not, where one worker was counted alike.",
+        f"{'high' if counted > timed else 'low'}. Speed-ups are not affected if one worker was counted alike.",
         series.rows,
     )
 
 
 def every_worker(series: Series, _: Reference) -> Iterator[Remark]:
-    """The rate is that of all workers, not one's times their number."""
+    """The rate should be measured over all workers, not that of one times their number."""
     method = series.method
     one = {
         "rank 0": [row for row in series.rows if (row.workers or 1) > 1],
@@ -64,7 +64,7 @@ def _whose(series: Series) -> str:
 
 
 def last_batch(series: Series, _: Reference) -> Iterator[Remark]:
-    """The last batch of an epoch counts for what is in it."""
+    """The last batch of an epoch should count only the samples that it holds."""
     method = series.method
     if not method.last_batch_counted_whole or method.dataset_samples is None:
         return
@@ -88,7 +88,7 @@ def last_batch(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def summed_gradients(series: Series, reference: Reference) -> Iterator[Remark]:
-    """Summed gradients make the update grow with the workers, unless the learning rate falls with them."""
+    """Summed gradients make updates grow with the workers, unless the learning rate falls accordingly."""
     method = series.method
     if method.reduction != "sum":
         return
@@ -100,8 +100,8 @@ def summed_gradients(series: Series, reference: Reference) -> Iterator[Remark]:
     if others:
         yield Remark(
             "warning",
-            f"Gradients are summed here and averaged in {listed(others)}: at the same learning rate the two do not "
-            "learn alike, only their speeds can be compared.",
+            f"Gradients are summed here but averaged in {listed(others)}: at the same learning rate the two train "
+            "differently, so only their speeds can be compared.",
             series.rows,
         )
     elif method.lr_rule in (None, "none"):
@@ -112,7 +112,7 @@ def summed_gradients(series: Series, reference: Reference) -> Iterator[Remark]:
 
 
 def compiled(series: Series, _: Reference) -> Iterator[Remark]:
-    """A slow step hides the exchange: efficiency is flattered."""
+    """Slow compute hides communication and makes efficiency look better."""
     if series.method.compiled is not False:
         return
     alone = [rate for row in series.alone if (rate := series.rate(row)) is not None]
@@ -125,7 +125,7 @@ def compiled(series: Series, _: Reference) -> Iterator[Remark]:
 
 
 def independent(series: Series, _: Reference) -> Iterator[Remark]:
-    """Workers that exchange nothing scale by themselves, unless something else is timed or shared."""
+    """Workers without communication scale linearly, unless something else is timed or shared."""
     if not (series.strategy or "").startswith("independent"):
         return
     efficiencies = [
@@ -137,14 +137,14 @@ def independent(series: Series, _: Reference) -> Iterator[Remark]:
     if efficiency < _INDEPENDENT_LEAST and (row.workers_per_device or 1) == 1:
         yield Remark(
             "warning",
-            f"Workers that exchange nothing reach only {efficiency:.0%} {at_workers([row])}: the window holds more "
+            f"Workers without communication reach only {efficiency:.0%} {at_workers([row])}: the window includes more "
             "than steps, or they share memory, cores or storage. The other series lose as much.",
             (row,),
         )
 
 
 def remarks(series: Series, _: Reference) -> Iterator[Remark]:
-    """Pass on the remarks that were made when the rows were measured."""
+    """Repeat the remarks that were recorded with the rows."""
     noted: dict[str, list[Row]] = {}
     for row in series.rows:
         for text in row.remarks:

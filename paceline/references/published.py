@@ -1,4 +1,4 @@
-"""What one device was published to do alone: the rates that emulated devices take their time from."""
+"""Published rates of one device alone, which set the pace of emulated devices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from paceline.errors import SpecError
 from paceline.references import catalogue
 
 _ANY = "all"
-"""Of a table's devices, the one of rows that name no machine."""
+"""The key of a table's device for rows that name no machine."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """One worker on one device, as somebody measured it."""
+    """A published rate of one worker on one device."""
 
     device: str
     machine: str | None
@@ -24,7 +24,7 @@ class Published:
 
 
 def rate_of(device: str, workload: str) -> Published:
-    """The rate of a device (or of a machine, such as `lm6`) for a workload of this name, options aside."""
+    """The rate of a device (or of a machine, such as `lm6`) for a workload of this name, ignoring its options."""
     entries = [entry for entry in _published() if device.lower() in (entry.device, (entry.machine or "").lower())]
     fitting = [entry for entry in entries if entry.workload == workload]
     if fitting:
@@ -32,17 +32,17 @@ def rate_of(device: str, workload: str) -> Published:
     remedy = "give a rate of your own, emulated:rate=500, or a file that `paceline profile` made"
     if entries:
         known = ", ".join(dict.fromkeys(entry.workload for entry in entries))
-        raise SpecError(f"No rate of {workload} on {device} is published, only of {known}. Or {remedy}.")
-    raise SpecError(f"emulated:{device} is not known. Published: {', '.join(known_devices())}. Or {remedy}.")
+        raise SpecError(f"No rate of {workload} on {device} is published, only of {known}. Use one, or {remedy}.")
+    raise SpecError(f"emulated:{device} is not known: use one of {', '.join(known_devices())}, or {remedy}.")
 
 
 def known_devices() -> list[str]:
-    """Names that have a rate for some workload: of devices, and of machines."""
+    """Names of devices and machines that have a rate for some workload."""
     return list(dict.fromkeys(name for entry in _published() for name in (entry.device, entry.machine) if name))
 
 
 def _published() -> Iterator[Published]:
-    """From all tables that say what they were measured on."""
+    """The rates of all tables that name their devices."""
     for name in catalogue.names():
         reference = catalogue.load(name)
         for series in reference.series:

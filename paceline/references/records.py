@@ -1,4 +1,4 @@
-"""Our own records as a table, so that they are audited like everybody's."""
+"""Our own records as a table, so that they pass the same audit as published tables."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from paceline.spec import SETTINGS, RunSpec, with_role
 from paceline.timing import fixed_timing
 
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Series))
-"""Settings that a series of a table has a field for are part of every label."""
+"""Settings that have a field in `Series` and are part of every label."""
 
 
 def from_records(name: str, records: Sequence[Record], notes: Sequence[str] = ()) -> Reference:
-    """Runs alike but for their workers are a series, with the one-worker runs that it is compared with."""
+    """Group runs that differ only in workers into series, each with the one-worker runs of its baseline."""
     groups: dict[tuple[Any, ...], list[ScalingRow]] = {}
     rows = scaling_rows(records)
     for row in rows:
@@ -25,20 +25,20 @@ def from_records(name: str, records: Sequence[Record], notes: Sequence[str] = ()
     return Reference(
         name=name,
         title=name,
-        source=f"{len(records)} of our own records.",
+        source=f"{len(records)} records of Paceline runs.",
         notes=tuple(notes),
         series=tuple(_series(group, alone) for group in groups.values()),
     )
 
 
 def kind(spec: RunSpec, names: Sequence[str]) -> tuple[Any, ...]:
-    """The values of settings, equal for runs that agree in them; a default is equal however it was written."""
+    """The values of settings as a comparable key; a default compares equal however it was written."""
     values = ((SETTINGS[name], getattr(spec, name)) for name in names)
     return tuple(None if setting.is_default(value) else value for setting, value in values)
 
 
 def label(spec: RunSpec) -> str:
-    """The name of a run's series: workload, strategy and feed, then what else is unusual."""
+    """The name of a run's series: workload, strategy and feed, then settings that differ from their defaults."""
     values = spec.by_role(Role.SERIES).items()
     shown = {name: value for name, value in values if name in _FIELDS or not SETTINGS[name].is_usual(value)}
     return " ".join(SETTINGS[name].in_words(value) for name, value in shown.items())
@@ -81,7 +81,7 @@ def _row(row: ScalingRow) -> Row:
 
 
 def _busy(record: Record) -> float | None:
-    """How busy the workers kept their devices, on average."""
+    """The mean device utilisation over the workers."""
     shares = [device.workers_percent for device in record.utilisation if device.workers_percent is not None]
     return sum(shares) / len(shares) if shares else None
 

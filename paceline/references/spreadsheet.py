@@ -24,7 +24,7 @@ _FIGURES = ("throughput", "speedup", "efficiency", "step_seconds", "seconds", "l
 _EXAMPLE = "workers,throughput,speedup"
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _MINUTES = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(\d+(?:\.\d+)?)s")
-# An efficiency beyond this was written in percent, with or without the sign.
+# An efficiency above this is in percent, with or without the sign.
 _MUST_BE_PERCENT = 2
 
 
@@ -37,10 +37,10 @@ class Line:
 
 
 def read(path: Path) -> Reference:
-    """Read a table; every combination of strategy, model, feed and series is a series."""
+    """Read a table; every combination of strategy, model, feed and series becomes one series."""
     lines = lines_of(path)
     if len(lines) < 2:
-        raise DataError(f"{path} has no rows: write headings ({_EXAMPLE}) and a line per count of workers.")
+        raise DataError(f"{path} has no rows: write headings ({_EXAMPLE}) and a line per worker count.")
     headings = _headings(path, lines[0])
     table = _in_shares([_values(path, line, headings) for line in lines[1:]])
     groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
@@ -54,7 +54,7 @@ def read(path: Path) -> Reference:
         name=str(path),
         title=path.name,
         source=f"The file {path}.",
-        notes=(f"Columns that were not read: {', '.join(unread)}.",) if unread else (),
+        notes=(f"Ignored columns: {', '.join(unread)}.",) if unread else (),
         series=tuple(_series(dict(labels), rows, rate, decimals, path.stem) for labels, rows in groups.items()),
     )
 
@@ -75,7 +75,7 @@ def _series(
 
 
 def lines_of(path: Path) -> list[Line]:
-    """The headings' line and all others, whatever separates their cells."""
+    """The line of headings and all other lines, for any common delimiter."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -86,7 +86,7 @@ def lines_of(path: Path) -> list[Line]:
 
 
 def _lines(path: Path, text: str) -> Iterator[Line]:
-    """Lines with cells; blank ones, remarks and the rule of a Markdown table are left out."""
+    """Lines with cells, without blank lines, comments and the separator line of a Markdown table."""
     delimiter = _delimiter(text)
     reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True)
     try:
@@ -97,11 +97,11 @@ def _lines(path: Path, text: str) -> Iterator[Line]:
                 continue
             yield Line(reader.line_num, stripped[1:-1] if delimiter == "|" else stripped)
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; write one row a line.") from error
+        raise DataError(f"{path}, line {reader.line_num}: {error}; write one row per line.") from error
 
 
 def _delimiter(text: str) -> str:
-    """What the first line with any of them has most of."""
+    """The most frequent delimiter of the first line that has any."""
     first = next((line for line in text.splitlines() if any(sign in line for sign in _DELIMITERS)), ",")
     return max(_DELIMITERS, key=first.count)
 
@@ -119,9 +119,9 @@ def _headings(path: Path, line: Line) -> list[Heading]:
             seen[heading.field] = heading.text
     cells = ", ".join(line.cells)
     if not any(name in seen for name in _COUNTS):
-        raise DataError(f"{where}: none of the headings ({cells}) counts workers: name one `workers` or `gpus`.")
+        raise DataError(f"{where}: none of the headings ({cells}) is a worker count: name one `workers` or `gpus`.")
     if not any(name in seen for name in _FIGURES):
-        raise DataError(f"{where}: none of the headings ({cells}) is a figure: name one `throughput` or `images/s`.")
+        raise DataError(f"{where}: none of the headings ({cells}) is a result: name one `throughput` or `images/s`.")
     return headings
 
 
@@ -133,7 +133,7 @@ def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, An
     if len(cells) != len(headings):
         raise DataError(
             f"{where}: {len(cells)} cells, but {len(headings)} headings; quote numbers with commas, "
-            "and leave a cell empty where nothing is known."
+            "and leave cells of unknown values empty."
         )
     values: dict[str, Any] = {"line": line.number}
     for cell, heading in zip(cells, headings, strict=True):
@@ -142,7 +142,7 @@ def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, An
             if heading.steps is not None:
                 values.setdefault("steps", heading.steps)
     if not any(name in values for name in _COUNTS):
-        raise DataError(f"{where}: the count of workers is missing: give it in every row.")
+        raise DataError(f"{where}: the worker count is missing: give it in every row.")
     if "workers" not in values:
         values["workers"] = values["devices"] * values.get("workers_per_device", 1)
     return values
@@ -194,7 +194,7 @@ def _seconds(cell: str, heading: Heading) -> float:
 
 
 def _in_shares(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Efficiencies as shares, in whatever way the column has them."""
+    """Efficiencies as fractions, whether the column has fractions or percent."""
     highest = max((values.get("efficiency", 0) for values in table), default=0)
     if highest <= _MUST_BE_PERCENT:
         return table
@@ -202,7 +202,7 @@ def _in_shares(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _decimals(headings: Sequence[Heading], lines: Sequence[Line]) -> dict[str, int]:
-    """Digits after the point as they are written, of the columns that ratios are checked with; 92 % has two."""
+    """Written digits after the decimal point, for columns that ratios are checked with; 92 % has two."""
     decimals = {}
     for index, heading in enumerate(headings):
         if heading.field in ("throughput", "speedup", "efficiency"):

@@ -14,7 +14,7 @@ SHOWN = "shown"
 """The signal that holds the curves to show; the page sets it."""
 
 COLUMNS = "legend_columns"
-"""The signal that holds how many columns fit into a legend; the page sets it."""
+"""The signal that holds the number of columns that fit into a legend; the page sets it."""
 
 WIDTH = 760
 """Width of a picture in pixels."""
@@ -27,7 +27,7 @@ BAR = 16
 BELOW_NAME = 12
 """Pixels from the middle of a row to the middle of its bar."""
 
-# Distinguishable with all common kinds of colour blindness (after Okabe and Ito), on white and on black.
+# Distinguishable with all common types of colour blindness (after Okabe and Ito), on white and on black.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b8559a", "#e69f00", "#56b4e9", "#6b6b6b", "#7f4f24")
 _DARK = ("#4ba3e3", "#f28a45", "#2fc79b", "#e39ac8", "#f5bf4f", "#9ad4f7", "#b4b4b4", "#c69c72")
 # Background, text, secondary text and grid lines, as in page.css.

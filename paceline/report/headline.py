@@ -59,7 +59,7 @@ def _rivals(results: Results, best: Result) -> Iterator[Result]:
 
 
 def _same_but_slower(row: Result, best: Result) -> bool:
-    """Whether two settings differ only in slow motion, which is a way of measuring and not a choice."""
+    """Whether two settings differ only in slow motion, which changes how to measure, not what is measured."""
     return {**row.settings, "slow_motion": None} == {**best.settings, "slow_motion": None}
 
 
@@ -123,7 +123,7 @@ def _rate(row: Result, *, several: bool) -> TableCell:
 
 
 def _extra(rows: Sequence[Result]) -> Iterator[Column]:
-    """The columns that the study asks for, and always the loss: speed alone is half the answer."""
+    """The columns that the study selects, and always the loss: throughput alone is half the answer."""
     asked = dict.fromkeys(name for row in rows for name in row.source.columns if name != "ideal")
     learned = [name for name in _LEARNED if any(measured(column(name), row) is not None for row in rows)]
     for name in dict.fromkeys((*learned[:1], *asked)):

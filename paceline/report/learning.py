@@ -19,18 +19,18 @@ from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.studies.columns import COLUMNS
 
 _POINTS = 16_000
-"""Points of all curves together that a page still scrolls through easily."""
+"""The most points, over all curves, with which a page still scrolls smoothly."""
 
 _MOST = 60
 _LEAST = 8
 _MOST_SERIES = 100
-"""Most curves for which the exact times of steps are read; a larger study would take too long."""
+"""The most curves for which the exact times of steps are read; more would take too long."""
 
 _WITHIN = 0.97
 """Share of all points that the axis covers at least."""
 
 _SPIKE = 1.5
-"""How many times as high as all the others a point must be to be cut."""
+"""A point is cut off if it is more than this many times as high as all the others."""
 
 _ROOM = 0.05
 _HOVER = [
@@ -69,7 +69,7 @@ def loss(results: Results) -> Section | None:
     )
     words = (
         "Lines show the training loss of the first repeat, averaged over groups of steps. Marks show the validation "
-        "loss. More workers may learn less from each sample, but see more samples in the same time. "
+        "loss. More workers may learn less from each sample, but process more samples in the same time. "
         "Spikes beyond the axis are cut off.",
         *_compared(results, curves),
     )

@@ -23,7 +23,7 @@ class PlacedRecord:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether this is one worker that exchanges nothing."""
+        """Whether this is one worker without communication."""
         return self.record.spec.workers == 1 and self.record.spec.strategy == BASELINE_STRATEGY
 
 
@@ -62,7 +62,7 @@ def _batch(place: PlacedRecord) -> str:
 
 
 def _length(place: PlacedRecord) -> str:
-    """All that may end the run: `30 s`, or `within 5 %, 600 s`."""
+    """Every condition that may end the run: `30 s`, or `within 5 %, 600 s`."""
     spec = place.record.spec
     given = {name: getattr(spec, name) for name in ("until_percent", *with_role(Role.LENGTH))}
     return ", ".join(SETTINGS[name].in_words(value) for name, value in given.items() if value is not None)

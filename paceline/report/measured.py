@@ -54,7 +54,7 @@ def _listed(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, 
 
 
 def _machine(places: Sequence[Environment]) -> Iterator[tuple[str, str]]:
-    """The machine and the versions of what ran there."""
+    """The machine and the versions of its software."""
     yield "host", _each(place.host for place in places)
     yield "system", _each(place.system for place in places)
     yield "processor", _each(place.processor for place in places)

@@ -21,7 +21,7 @@ from paceline.report.tables import PageTable, TableCell, number, word
 from paceline.traffic.catalogue import exchanges
 
 _TIMES = 8
-"""The curve goes up to this many times the most workers that were measured."""
+"""The curve extends to this many times the largest measured worker count."""
 
 _MOST_LINES = 2
 _MOST_POINTS = 200
@@ -43,7 +43,7 @@ _LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dashed: idea
 
 
 def projection(results: Results) -> Section | None:
-    """Project the curve of the fastest setting and a few others; None where no curve has two counts of workers."""
+    """Project the curve of the fastest setting and a few others; None where no curve has two worker counts."""
     lines = _in_order(results)
     sentences: list[str] = []
     drawn: list[tuple[str, Answer]] = []
@@ -64,7 +64,7 @@ def projection(results: Results) -> Section | None:
     )
     return Section(
         name="projection",
-        title="Projection: what more workers would bring",
+        title="Projection: throughput with more workers",
         words=(*sentences, *warnings, f"Validated on {drawn[0][1].curve.validated_on}."),
         charts=charted,
         tables=(_table(drawn),),
@@ -81,14 +81,14 @@ def _in_order(results: Results) -> list[str]:
 
 
 def chart(answer: Answer) -> Chart:
-    """The chart of one answer; refused where there is no throughput to draw."""
+    """The chart of one answer; refuses an answer without throughput."""
     if not any(p.throughput for p in answer.curve.points):
         raise DataError("--chart needs throughput: add a column `throughput`, or `batch`, to the table.")
     return _drawn(answer, [answer.subject], answer.subject, "projection")
 
 
 def _has_counts(rows: Sequence[Result]) -> bool:
-    """Whether workers that exchange gradients were measured, and a smaller count as well."""
+    """Whether the curve has a count of workers that exchange gradients, and a smaller count."""
     exchanging = [row for row in rows if row.workers > 1 and exchanges(row.record.spec.strategy)]
     return bool(exchanging) and len({record.spec.workers for record in _records(rows)}) > 1
 

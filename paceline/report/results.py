@@ -27,7 +27,7 @@ class Source:
     columns: tuple[str, ...] = ()
     scaling: Scaling | None = None
     planned: int | None = None
-    """Number of runs that the study asks for; None for single runs."""
+    """Number of runs that the study defines; None for single runs."""
 
     impossible: tuple[str, ...] = ()
     """Reasons why some of its combinations cannot run."""
@@ -204,7 +204,7 @@ def _incomplete(source: Source, runs: Sequence[StoredRun]) -> Iterator[str]:
         yield f"{source.name}: {count(times, 'combination')} cannot run here: {problem}"
     bare = sum(not (run.folder / SIDECAR_NAME).is_file() for run in runs)
     if bare:
-        yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: no data of their single steps."
+        yield f"{source.name}: {count(bare, 'run')} without {SIDECAR_NAME}: per-step data are missing."
 
 
 def _settings(source: Source, runs: Sequence[StoredRun]) -> Iterator[_Setting]:

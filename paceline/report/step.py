@@ -98,7 +98,7 @@ def step(results: Results) -> Section | None:
 
 
 def _chosen(results: Results) -> list[Result]:
-    """The fastest setting, then the largest one of every other strategy that exchanges something."""
+    """The fastest setting, then the largest one of every other strategy that communicates."""
     best = fastest(results.rows)
     largest: dict[str, Result] = {best.record.spec.strategy: best}
     for row in sorted(results.rows, key=lambda r: -r.workers):

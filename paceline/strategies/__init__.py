@@ -1,1 +1,1 @@
-"""How replicas agree."""
+"""Strategies: how replicas synchronise."""

@@ -27,11 +27,11 @@ _MIB = 2**20
 
 
 class _Rehearsable(nn.Module):
-    """The model, able to run once without data so that DDP fixes its buckets before the first step.
+    """Wraps the model so that it can run once without data, which fixes DDP's buckets before the first step.
 
-    DDP lays its buckets anew after the first backward, in the order in which gradients came. A resumed run would
-    then add up in another order than the run it continues. A rehearsal whose gradients come in reverse order of
-    registration, the order DDP itself expects, settles the layout once and for all.
+    DDP rebuilds its buckets after the first backward, in the order in which gradients arrived. A resumed run would
+    then sum in another order than the original run. A rehearsal whose gradients arrive in reverse order of
+    registration, the order that DDP expects, fixes the layout permanently.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -48,16 +48,16 @@ class _Rehearsable(nn.Module):
 
 @dataclass
 class _Plain:
-    """Gradients under way as they are: those of one bucket, one pack, or several small ones side by side."""
+    """Unencoded gradients in flight: those of one bucket, one pack, or several small ones in one message."""
 
     targets: Sequence[Tensor]
     packed: Tensor
-    """What is on the wire: the target itself, or a copy of several targets."""
+    """The tensor that is sent: the target itself, or a copy of several targets."""
 
     pending: Pending
 
     def advance(self) -> bool:
-        """Wait for the sum and put it where the gradients are; there is no further round."""
+        """Wait for the sum and write it to the gradients; there is no further round."""
         self.pending.wait()
         if self.packed is not self.targets[0]:
             sizes = [t.numel() for t in self.targets]
@@ -68,26 +68,26 @@ class _Plain:
 
 @dataclass
 class _UnderWay:
-    """An exchange under way, and whose gradients it carries."""
+    """An exchange in flight, and the buckets that it carries."""
 
     buckets: Sequence[int]
     exchange: _Plain | CodedExchange
     ended: threading.Event
-    """Whether its end has been reported, at the moment it happened."""
+    """Whether its end was already reported, at the moment it happened."""
 
 
 @dataclass
 class _Ready:
-    """A bucket whose gradients are all there."""
+    """A bucket whose gradients are all ready."""
 
     index: int
     gradients: Tensor
     views: Sequence[Tensor]
-    """Each parameter's, where a codec wants to see them; otherwise empty."""
+    """The gradient of each parameter, if a codec needs them; otherwise empty."""
 
 
 class AllReduceReplica(LocalReplica):
-    """A replica whose gradients are added up over all workers, bucket by bucket."""
+    """A replica whose gradients are summed over all workers, bucket by bucket."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class AllReduceReplica(LocalReplica):
     ) -> None:
         super().__init__(module, recipe, group, mean_over_all=options.reduce == "mean")
         if group.process_group is None:
-            raise SpecError("allreduce stands on DDP's reducer, which needs worker processes.")
+            raise SpecError("allreduce uses DDP's reducer, which needs worker processes.")
         self._options = options
-        self._codec: Codec | None = None  # the rehearsal's gradients must leave no trace in it
-        self._events: Events = NoEvents()  # nobody need hear of the rehearsal
+        self._codec: Codec | None = None  # the rehearsal's gradients must not remain in it
+        self._events: Events = NoEvents()  # the rehearsal reports no events
         self._arrived = ArrivedGradients(module)
         self._last_loss = True
         self._ready: list[_Ready] = []
@@ -133,19 +133,19 @@ class AllReduceReplica(LocalReplica):
         self._group.tally.clear()
 
     def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
-        """Gradients weighted by samples; with the last loss buckets leave as they become complete."""
+        """Compute gradients weighted by samples; during the last loss, buckets are sent as they become complete."""
         self._last_loss = last
         torch.autograd.backward(loss * self._shares.weight(share))
         missing = self._arrived.missing()
         self._arrived.reset()
-        if missing:  # of this loss: DDP would keep the bucket, and the update would be this worker's alone
+        if missing:  # in this loss: DDP would keep the bucket, and the update would use this worker's gradients only
             raise without_gradient(missing)
 
     def _bucket_ready(self, _: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's comm hook, called in the same order of buckets on every worker.
 
-        It answers with a future that is done already, so that backward does not wait; `exchange` does. Gradients
-        are views of the buckets, so a loss that is not the last one just leaves its part there.
+        It returns a completed future, so that backward does not wait; `exchange` does. Gradients are views of the
+        buckets, so a loss that is not the last one just accumulates there.
         """
         gradients = bucket.buffer()
         if self._last_loss:
@@ -161,7 +161,7 @@ class AllReduceReplica(LocalReplica):
         return future
 
     def _send_ready(self, *, last: bool) -> None:
-        """Start the exchange of every bucket that is ready; small ones wait for company."""
+        """Start the exchange of every bucket that is ready; small ones wait to be sent together."""
         limit = self._options.small or 0
         for ready in self._ready:
             if ready.gradients.nbytes >= limit:
@@ -212,7 +212,7 @@ class AllReduceReplica(LocalReplica):
         return CodedExchange(self._codec.code(bucket), self._group, then if one_round else None)
 
     def _finish(self) -> None:
-        """Wait for everything under way: the synchronisation point of this strategy.
+        """Wait for all exchanges in flight: the synchronisation point of this strategy.
 
         A bucket's later rounds join the end of the queue, so that all workers start collectives in the same order.
         """
@@ -229,28 +229,28 @@ class AllReduceReplica(LocalReplica):
         self._under_way = []
 
     def exchange(self, samples: int) -> None:
-        """Return when every bucket is the sum over all workers."""
+        """Return when every bucket holds the sum over all workers."""
         super().exchange(samples)
         self._finish()
 
     def close(self) -> None:
-        """Take the hooks off the model, too."""
+        """Also remove the hooks from the model."""
         self._arrived.close()
         super().close()
 
     def settle(self) -> None:
-        """Weights agree after every update; buffers become rank 0's."""
+        """Copy rank 0's buffers to all workers; weights are equal after every update."""
         share_buffers(self._module, self._group)
 
     def state(self) -> State:
-        """Weights and optimizer are everybody's; buffers and what a codec keeps are this worker's."""
+        """Weights and optimizer are shared; buffers and the codec's state are this worker's own."""
         own: StateDict = {"buffers": copy_of(dict(self._module.named_buffers()))}
         if self._codec is not None:
             own["codec"] = self._codec.state()
         return State(shared=self._trained(), own=own)
 
     def load(self, state: State) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._load_trained(state.shared)
         load_into(dict(self._module.named_buffers()), state.own["buffers"])
         if self._codec is not None:
@@ -258,7 +258,7 @@ class AllReduceReplica(LocalReplica):
 
 
 def _bucket_mib(options: AllReduce, parameters: Sequence[Tensor]) -> float | None:
-    """The size at which DDP closes a bucket, in MiB: None its own, one byte for a bucket per gradient."""
+    """The size at which DDP closes a bucket, in MiB: None for its default, one byte for a bucket per gradient."""
     if options.packs is not None:
         return sum(p.nbytes for p in parameters) / _MIB + 1
     if options.small is not None:
@@ -267,7 +267,7 @@ def _bucket_mib(options: AllReduce, parameters: Sequence[Tensor]) -> float | Non
 
 
 class AllReduceStrategy:
-    """Gradients averaged, or added up, over all workers."""
+    """Gradients averaged, or summed, over all workers."""
 
     def __init__(self, options: AllReduce, codec: CodecFactory | None = None) -> None:
         self._options = options
@@ -279,5 +279,5 @@ class AllReduceStrategy:
         return AllReduceReplica(model, optimizer, group, events, self._options, codec)
 
     def carrier(self, tensors: Sequence[Tensor], group: Group) -> Carrier:
-        """For tensors of these sizes, agreed on outside of backward."""
+        """A carrier for tensors of these sizes, synchronised outside of backward."""
         return AllReduceCarrier(self._options, self._codec, group, tensors)

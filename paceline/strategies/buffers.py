@@ -1,4 +1,4 @@
-"""Buffers (BatchNorm statistics) stay local while training; here they are brought into agreement."""
+"""Synchronises buffers (BatchNorm statistics), which stay local during training."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from paceline.strategies.group import Group
 
 @torch.no_grad()
 def share_buffers(model: nn.Module, group: Group) -> None:
-    """Make rank 0's buffers everyone's: all of them as bytes in one broadcast, whatever their dtypes."""
+    """Copy rank 0's buffers to all workers: all buffers as bytes in one broadcast, whatever their dtypes."""
     buffers = [buffer for buffer in model.buffers() if buffer.numel()]
     if not buffers or group.size == 1:
         return

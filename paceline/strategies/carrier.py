@@ -1,4 +1,4 @@
-"""Tensors that workers agree on outside of backward: how a schedule of every H steps uses a transport."""
+"""Synchronisation of tensors outside of backward: how a schedule of every H steps uses a transport."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from paceline.traffic.base import Payload
 
 
 class AllReduceCarrier:
-    """Sums or averages tensors over all workers, in the buckets that the claim of `allreduce` declares."""
+    """Sums or averages tensors over all workers, in the buckets that `allreduce` declares."""
 
     def __init__(self, options: AllReduce, codec: CodecFactory | None, group: Group, tensors: Sequence[Tensor]) -> None:
         self._options = options
@@ -27,7 +27,7 @@ class AllReduceCarrier:
     def agree(self, tensors: Sequence[Tensor]) -> None:
         """Replace each of these contiguous tensors by the mean, or the sum, over all workers; a synchronisation point.
 
-        They are of the sizes that this carrier was made for, in the same order.
+        They have the sizes that this carrier was created for, in the same order.
         """
         if self._options.reduction == "mean":
             for tensor in tensors:
@@ -53,9 +53,9 @@ class AllReduceCarrier:
             yield BucketViews(str(number), [piece])
 
     def state(self) -> StateDict:
-        """What the codec keeps."""
+        """The state of the codec."""
         return self._codec.state()
 
     def load(self, state: StateDict) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._codec.load(state)

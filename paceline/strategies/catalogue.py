@@ -1,4 +1,4 @@
-"""From a resolved strategy to what carries it out; each member is imported when it is needed."""
+"""From a resolved strategy to its implementation; each part is imported when it is needed."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _ANYWHERE = ServerSite()
 
 
 def build(strategy: ResolvedStrategy | str, site: ServerSite = _ANYWHERE) -> Strategy:
-    """What carries a strategy out; `site` is where its servers run and listen, and what starts them, if it has any."""
+    """The implementation of a strategy; `site` says where its servers run and listen, and what starts them."""
     resolved = catalogue.resolve(strategy) if isinstance(strategy, str) else strategy
     when, what, how = resolved.part("when"), resolved.part("what"), resolved.part("how")
     transport: Any = None

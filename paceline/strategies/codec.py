@@ -1,4 +1,4 @@
-"""What travels of a bucket: a codec codes it in rounds, and writes what the workers agreed on back into it."""
+"""Codecs: encode a bucket in rounds, and write the synchronised result back into it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -17,14 +17,14 @@ from paceline.traffic.resolved import ChosenMember
 
 @dataclass(frozen=True)
 class Sum:
-    """A round that is summed on the way: the codec is resumed with the sum over all workers, in the same tensor."""
+    """A round that is summed in transit: the codec continues with the sum over all workers, in the same tensor."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True)
 class Gather:
-    """A round that only gathers: the codec is resumed with everybody's tensors, in order of rank."""
+    """A round that only gathers: the codec continues with all workers' tensors, in order of rank."""
 
     tensor: Tensor
 
@@ -33,24 +33,24 @@ Rounds: TypeAlias = Generator[Sum | Gather, Any, None]
 
 
 class BucketViews:
-    """Gradients that leave as one message: tensor by tensor, or as one flat piece where tensors are cut."""
+    """Gradients of one message: tensor by tensor, or as one flat piece where tensors are split."""
 
     def __init__(self, key: str, memory: Sequence[Tensor], views: Sequence[Tensor] | None = None) -> None:
         self.key = key
-        """The same for the same gradients in every step, and in a resumed run: names what a codec keeps of them."""
+        """A key for the codec's state: the same for the same gradients in every step and in a resumed run."""
 
         self.views = views if views is not None else memory
-        """Each parameter's gradient in its shape."""
+        """The gradient of each parameter, in its shape."""
 
         self._memory = memory
 
     @property
     def elements(self) -> int:
-        """Of all gradients together."""
+        """The number of elements of all gradients."""
         return sum(piece.numel() for piece in self._memory)
 
     def flat(self) -> Tensor:
-        """All elements in a row: the gradients' own memory where it is one piece, otherwise a copy."""
+        """All elements as one flat tensor: the gradients' own memory if it is one piece, otherwise a copy."""
         return self._memory[0] if len(self._memory) == 1 else torch.cat(list(self._memory))
 
     def write(self, values: Tensor) -> None:
@@ -62,31 +62,31 @@ class BucketViews:
 
 
 class Codec(ABC):
-    """Codes every bucket of one replica, and keeps what it needs from step to step."""
+    """Encodes every bucket of one replica, and keeps its state from step to step."""
 
     def __init__(self, options: CodecClaim) -> None:
         self.options = options
 
     @abstractmethod
     def code(self, bucket: BucketViews) -> Rounds:
-        """Yield each round's tensor, of the same size on every worker; at the end the bucket holds what was agreed on.
+        """Yield each round's tensor, of the same size on every worker; at the end the bucket holds the result.
 
-        The rounds are those that the claim declares; last ones that have nothing to send may be left out. The first one
-        leaves when the bucket is ready, which may be during backward; the later ones follow in the exchange.
+        The rounds are those that the claim declares; final rounds that have nothing to send may be left out. The first
+        is sent when the bucket is ready, which may be during backward; the others follow in the exchange.
         """
 
     def state(self) -> StateDict:
-        """What is kept from step to step, for a checkpoint: this worker's own."""
+        """The state that is kept from step to step, for a checkpoint: this worker's own."""
         return {}
 
     def load(self, state: StateDict) -> None:
-        """Go on from a saved state."""
-        assert not state, "a codec that keeps something loads it, too"
+        """Resume from a saved state."""
+        assert not state, "a codec with state must define load, too"
 
 
 @dataclass(frozen=True)
 class CodecFactory:
-    """Makes a codec for each replica; a server makes its own from the same text."""
+    """Creates a codec for each replica; a server creates its own from the same text."""
 
     part: ChosenMember
 
@@ -104,24 +104,24 @@ class CodecFactory:
 
 
 class OneRoundCodec(Codec):
-    """A codec of one round, which a server can decode, too."""
+    """A codec of one round, which a server can also decode."""
 
     @abstractmethod
     def encode(self, bucket: BucketViews) -> Tensor:
-        """What one worker sends of a bucket, in a tensor that no later step writes to: it may still be on its way.
+        """What one worker sends of a bucket, in a tensor that no later step writes to: it may still be in flight.
 
         `bucket.flat()` may be the gradients' own memory: do not write to it. A bucket may be empty, and may be float64.
         """
 
     @abstractmethod
     def decode(self, coded: Tensor, elements: int) -> Tensor:
-        """So many elements in a row, of what one worker sent, or of the sum where that is summed on the way.
+        """Decode this many elements from what one worker sent, or from the sum if it was summed in transit.
 
         A server refuses a push for which this raises, or returns another number of elements.
         """
 
     def code(self, bucket: BucketViews) -> Rounds:
-        """The sum is decoded, or everybody's is decoded and added in order of rank."""
+        """Decode the sum, or decode the tensors of all workers and add them in order of rank."""
         if self.options.patterns == ("ring",):
             summed = yield Sum(self.encode(bucket))
             bucket.write(self.decode(summed, bucket.elements))
@@ -134,7 +134,7 @@ class OneRoundCodec(Codec):
 
 
 class CastCodec(OneRoundCodec):
-    """Every element in another format; sums are made in that format, too."""
+    """Casts every element to another format; sums are computed in that format, too."""
 
     dtype: torch.dtype
 
@@ -143,15 +143,15 @@ class CastCodec(OneRoundCodec):
         return bucket.flat().to(self.dtype)
 
     def decode(self, coded: Tensor, elements: int) -> Tensor:
-        """As it is: it is converted where it is written."""
+        """The tensor unchanged: writing it converts it."""
         return coded
 
 
 class Uncoded(Codec):
-    """Gradients as they are, for transports that treat all buckets alike."""
+    """Unencoded gradients, for transports that treat all buckets alike."""
 
     def __init__(self) -> None:
-        """Nothing to choose."""
+        """It has no options."""
 
     def code(self, bucket: BucketViews) -> Rounds:
         """One round, summed in place."""
@@ -159,7 +159,7 @@ class Uncoded(Codec):
 
 
 class CodedExchange:
-    """The rounds of one bucket between workers: the first is under way at once, each later one when asked."""
+    """The rounds of one bucket between workers: the first starts at once, each later one by `advance`."""
 
     def __init__(self, rounds: Rounds, group: Group, then: Callable[[], None] | None = None) -> None:
         self._rounds = rounds
@@ -179,7 +179,7 @@ class CodedExchange:
         self._finish = finish
 
     def advance(self) -> bool:
-        """Wait for the round under way and start the next one; False: that was the last, and the bucket is agreed."""
+        """Wait for the current round and start the next; False if it was the last and the bucket holds the result."""
         try:
             following = self._rounds.send(self._finish())
         except StopIteration:

@@ -1,4 +1,4 @@
-"""Which parameters got a gradient, for strategies whose gradients live in buffers that are never None."""
+"""Tracks which parameters got a gradient, for strategies whose gradients are buffers that are never None."""
 
 from functools import partial
 
@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 
 class ArrivedGradients:
-    """Notes which trained parameters backward reached since the last reset.
+    """Tracks which trained parameters backward reached since the last reset.
 
-    A preset buffer of zeros cannot tell "no gradient" from "a gradient of zeros"; autograd's hook can.
+    A buffer of zeros cannot distinguish "no gradient" from "a gradient of zeros"; autograd's hook can.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -31,6 +31,6 @@ class ArrivedGradients:
         self._arrived.clear()
 
     def close(self) -> None:
-        """Take the hooks off the model."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()

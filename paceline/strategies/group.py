@@ -1,4 +1,4 @@
-"""The workers that agree with one another: rank, size, node and the collectives between them."""
+"""The group of workers: rank, size, node and the collectives between them."""
 
 import threading
 import time
@@ -14,25 +14,25 @@ from torch import Tensor
 from torch._C._distributed_c10d import Store
 
 _REMEMBERED = 8
-"""Collectives whose tensors are watched: more than gloo's two threads, which are all that can be late."""
+"""The number of collectives whose tensors are tracked: more than gloo's two threads, which may be late."""
 
 
 class Pending(Protocol):
-    """A collective under way."""
+    """A collective in flight."""
 
     def wait(self) -> object:
         """Return when it is done."""
 
 
 class Gathering(Protocol):
-    """An all-gather under way."""
+    """An all-gather in flight."""
 
     def wait(self) -> list[Tensor]:
-        """Everybody's tensor in order of rank, when it is done."""
+        """Wait, then return the tensors of all workers in order of rank."""
 
 
 class Group(Protocol):
-    """Rank, size, node and the collectives; and a tally of the payload handed to each."""
+    """Rank, size, node and the collectives, with counters of the payload of each pattern."""
 
     rank: int
     size: int
@@ -42,25 +42,25 @@ class Group(Protocol):
     """Payload bytes by pattern, as `paceline.traffic` names them, since it was last cleared."""
 
     process_group: dist.ProcessGroup | None
-    """For libraries that need torch's own; None in the in-process group."""
+    """torch's process group, for libraries that need it; None in the in-process group."""
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
+        """Start summing `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+        """Start gathering `tensor` from all workers, of the same size on each; `then` as for `all_reduce`."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank: a few numbers that are no traffic of a strategy, and not counted."""
+        """The `tensor` of every worker, in order of rank: for a few numbers that do not count as traffic."""
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
 
     def lookup(self, key: str) -> str:
         """The string published under `key`; waits for it."""
@@ -72,13 +72,13 @@ class _TorchGathering:
         self._gathered = gathered
 
     def wait(self) -> list[Tensor]:
-        """Everybody's tensor in order of rank, when it is done."""
+        """Wait, then return the tensors of all workers in order of rank."""
         self._work.wait()
         return self._gathered
 
 
 class TorchGroup:
-    """Workers that are processes, over torch.distributed: gloo or NCCL."""
+    """Workers as processes, over torch.distributed: gloo or NCCL."""
 
     def __init__(self, process_group: dist.ProcessGroup, store: Store, *, node: int = 0, local_rank: int) -> None:
         self.process_group: dist.ProcessGroup | None = process_group
@@ -89,12 +89,12 @@ class TorchGroup:
         self.tally: Counter[str] = Counter()
         self._store = store
         self._lent: deque[list[weakref.ref[Tensor]]] = deque(maxlen=_REMEMBERED)
-        # NCCL moves only what is on the GPU; gloo takes tensors where they are.
+        # NCCL moves only GPU tensors; gloo takes tensors on any device.
         nccl = dist.get_backend(process_group) == "nccl"
         self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else None
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Start adding up `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
+        """Start summing `tensor` over all workers, in place; `then` is called, by any thread, once it is done."""
         self.tally["ring"] += tensor.nbytes
         (lent,) = self._lend(tensor)
         work: dist.Work = dist.all_reduce(lent, group=self.process_group, async_op=True)
@@ -103,7 +103,7 @@ class TorchGroup:
         return work
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Start gathering everybody's `tensor`, which has the same size on all; `then` as for `all_reduce`."""
+        """Start gathering `tensor` from all workers, of the same size on each; `then` as for `all_reduce`."""
         self.tally["gather"] += tensor.nbytes
         own = tensor.contiguous()
         gathered = [torch.empty_like(own) for _ in range(self.size)]
@@ -114,13 +114,13 @@ class TorchGroup:
         return _TorchGathering(work, gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
         self.tally["broadcast"] += tensor.nbytes
         (lent,) = self._lend(tensor)
         dist.broadcast(lent, src=root, group=self.process_group)
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank."""
+        """The `tensor` of every worker, in order of rank."""
         own = tensor.to(self._device) if self._device else tensor
         gathered = [torch.empty_like(own) for _ in range(self.size)]
         lent, *empty = self._lend(own, *gathered)
@@ -128,27 +128,27 @@ class TorchGroup:
         return [part.to(tensor.device) for part in gathered]
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
         dist.barrier(group=self.process_group)
 
     def _lend(self, *tensors: Tensor) -> list[Tensor]:
-        """The same memory under objects that only the collective holds, so that one can see when it lets go."""
+        """The same memory in tensor objects that only the collective holds, so that their release can be detected."""
         lent = [tensor.detach() for tensor in tensors]
         self._lent.append([weakref.ref(tensor) for tensor in lent])
         return lent
 
     def quiesce(self, timeout_seconds: float = 5) -> None:
-        """Return when no thread of the process group holds a tensor any more; call it before Python ends.
+        """Return when no thread of the process group holds a tensor any more; call it before Python exits.
 
-        A collective is done before the thread that ran it lets go of its tensors, and letting go needs the
-        interpreter: a thread that comes too late for it aborts the whole process.
+        A collective is done before its thread releases the tensors, and the release needs the interpreter: a thread
+        that is too late for it aborts the whole process.
         """
         deadline = time.monotonic() + timeout_seconds
         while any(ref() is not None for refs in self._lent for ref in refs) and time.monotonic() < deadline:
             time.sleep(0.001)
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
         self._store.set(key, value)
 
     def lookup(self, key: str) -> str:
@@ -167,12 +167,12 @@ class _Gathered:
         self._tensors = tensors
 
     def wait(self) -> list[Tensor]:
-        """They are here already."""
+        """The tensors, which are gathered already."""
         return self._tensors
 
 
 class _Meeting:
-    """Where the threads of an in-process group meet: everyone brings a value and sees all of them."""
+    """Where the threads of an in-process group meet: each one contributes a value and sees all of them."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -185,12 +185,12 @@ class _Meeting:
         self.values[rank] = tensor.detach().clone()
         self.barrier.wait(timeout=60)
         gathered = [v for v in self.values if isinstance(v, Tensor)]
-        self.barrier.wait(timeout=60)  # nobody brings the next value before all have seen this one
+        self.barrier.wait(timeout=60)  # no thread contributes the next value before all have seen this one
         return gathered
 
 
 class InProcessGroup:
-    """Workers that are threads of one process: for tests of strategies that need no processes."""
+    """Workers as threads of one process, for tests of strategies that need no processes."""
 
     process_group: dist.ProcessGroup | None = None
     node = 0
@@ -202,7 +202,7 @@ class InProcessGroup:
         self._meeting = meeting
 
     def all_reduce(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Pending:
-        """Add up `tensor` over all workers, in place, in order of rank."""
+        """Sum `tensor` over all workers, in place, in order of rank."""
         self.tally["ring"] += tensor.nbytes
         tensor.copy_(torch.stack(self._meeting.gather(self.rank, tensor)).sum(0))
         if then is not None:
@@ -210,7 +210,7 @@ class InProcessGroup:
         return _Done()
 
     def all_gather_async(self, tensor: Tensor, then: Callable[[], None] | None = None) -> Gathering:
-        """Gather everybody's `tensor`."""
+        """Gather `tensor` from all workers."""
         self.tally["gather"] += tensor.nbytes
         gathered = self._meeting.gather(self.rank, tensor)
         if then is not None:
@@ -218,21 +218,21 @@ class InProcessGroup:
         return _Gathered(gathered)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """Make `tensor` what it is on `root`, in place."""
+        """Copy `tensor` of `root` to all workers, in place."""
         self.tally["broadcast"] += tensor.nbytes
         with torch.no_grad():
             tensor.copy_(self._meeting.gather(self.rank, tensor)[root])
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """Everybody's `tensor`, in order of rank."""
+        """The `tensor` of every worker, in order of rank."""
         return self._meeting.gather(self.rank, tensor)
 
     def barrier(self) -> None:
-        """Return when everybody is here."""
+        """Return when all workers have arrived."""
         self._meeting.barrier.wait(timeout=60)
 
     def publish(self, key: str, value: str) -> None:
-        """Tell the others a string, once per key."""
+        """Publish a string to the other workers, once per key."""
         with self._meeting.news:
             self._meeting.published[key] = value
             self._meeting.news.notify_all()
@@ -241,12 +241,12 @@ class InProcessGroup:
         """The string published under `key`; waits for it."""
         with self._meeting.news:
             if not self._meeting.news.wait_for(lambda: key in self._meeting.published, timeout=60):
-                raise TimeoutError(f"nobody published {key!r}")
+                raise TimeoutError(f"no worker published {key!r}")
             return self._meeting.published[key]
 
 
 def run_in_process(size: int, work: Callable[[Group], object]) -> list[object]:
-    """Run `work` once per rank, each in a thread with its group; the results in order of rank."""
+    """Run `work` once per rank, each in a thread with its group; return the results in order of rank."""
     meeting = _Meeting(size)
     results: list[object] = [None] * size
     failures: list[BaseException] = []

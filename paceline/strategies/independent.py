@@ -1,4 +1,4 @@
-"""Every worker trains alone: no exchange, the upper bound of throughput."""
+"""Every worker trains alone, without communication: the upper bound of throughput."""
 
 import torch
 from torch import Tensor, nn
@@ -11,35 +11,35 @@ from paceline.traffic.independent import Independent
 
 
 class IndependentReplica(LocalReplica):
-    """Starts from rank 0's weights and then goes its own way."""
+    """Starts from rank 0's weights and then trains alone."""
 
     def __init__(self, module: nn.Module, recipe: OptimizerRecipe, group: Group) -> None:
         super().__init__(module, recipe, group, mean_over_all=False)
         self.model = module
 
     def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
-        """Gradients of the mean over this worker's samples."""
+        """Compute gradients of the mean over this worker's samples."""
         torch.autograd.backward(loss * self._shares.weight(share))
 
     def settle(self) -> None:
-        """There is no agreement: every worker validates and keeps its own weights and buffers."""
+        """Do nothing: every worker validates and saves its own weights and buffers."""
 
     def state(self) -> State:
         """Everything is this worker's own."""
         return State(own={**self._trained(), "buffers": copy_of(dict(self._module.named_buffers()))})
 
     def load(self, state: State) -> None:
-        """Go on from this worker's own state."""
+        """Resume from this worker's own state."""
         self._load_trained(state.own)
         load_into(dict(self._module.named_buffers()), state.own["buffers"])
 
 
 class IndependentStrategy:
-    """No exchange: a schedule that never agrees, so there is no transport."""
+    """No communication: a schedule that never synchronises, so there is no transport."""
 
     def __init__(self, options: Independent | None = None, transport: None = None) -> None:
-        """Nothing to choose."""
+        """It has no options."""
 
     def replicate(self, model: nn.Module, optimizer: OptimizerRecipe, group: Group, events: Events) -> Replica:
-        """A replica that never hears of the others again."""
+        """A replica that never communicates again."""
         return IndependentReplica(model, optimizer, group)

@@ -1,4 +1,4 @@
-"""Replicas whose worker applies the update itself, with an optimizer of its own."""
+"""Replicas whose worker applies the update itself, with its own optimizer."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from paceline.strategies.state import StateDict
 
 
 class LocalReplica(ABC):
-    """A replica with its optimizer beside it; how gradients come to agree is left to the subclass."""
+    """A replica with its optimizer; the subclass defines how gradients are synchronised."""
 
     model: nn.Module
 
@@ -43,7 +43,7 @@ class LocalReplica(ABC):
             raise without_gradient(missing)
 
     def update(self, lr: float) -> None:
-        """Clip by the global norm, step, and forget the gradients."""
+        """Clip by the global norm, step the optimizer, and reset the gradients."""
         self._shares.spend()
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
@@ -53,11 +53,11 @@ class LocalReplica(ABC):
         self._optimizer.zero_grad()
 
     def report(self) -> StrategyFigures:
-        """Nothing beside what every strategy reports."""
+        """No figures beyond those that every strategy reports."""
         return StrategyFigures()
 
     def close(self) -> None:
-        """Let go of the gradients; nothing else was started."""
+        """Release the gradients; nothing else was started."""
         self._optimizer.zero_grad()
 
     def _trained(self) -> StateDict:
@@ -69,17 +69,17 @@ class LocalReplica(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """All that `load` needs."""
+        """The state that `load` needs."""
 
     @abstractmethod
     def load(self, state: State) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
 
 
 def start_equal(module: nn.Module, group: Group) -> None:
-    """Rank 0's weights and buffers become everyone's; start-up traffic, not counted with the steps.
+    """Copy rank 0's weights and buffers to all workers; this start-up traffic does not count with the steps.
 
-    Workers that start from one seed are equal already: then a hash of each tensor is all that is sent.
+    Workers that start from one seed are equal already: then only a hash of each tensor is sent.
     """
     if group.size > 1:
         tensors = [tensor.data for tensor in (*module.parameters(), *module.buffers())]
@@ -96,7 +96,7 @@ def _hash(tensor: Tensor) -> int:
 
 
 def copy_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The values now, safe from later steps."""
+    """A copy of the current values, which later steps do not change."""
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
@@ -108,7 +108,7 @@ def load_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
 
 
 def without_gradient(names: list[str]) -> ReplicaMisuse:
-    """The refusal that every strategy gives when a trained parameter got no gradient."""
+    """The error of every strategy when a trained parameter got no gradient."""
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return ReplicaMisuse(
         f"No gradient reached {shown}: freeze such parameters with requires_grad_(False) before training."

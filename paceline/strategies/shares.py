@@ -1,4 +1,4 @@
-"""How much each loss weighs in an update, and the check that the weights were true."""
+"""The weight of each loss in an update, and the check that the weights were correct."""
 
 import torch
 
@@ -12,8 +12,8 @@ _REMEDY = "pass share=Share(samples, worker_samples, global_samples) to backward
 class Shares:
     """Weighs the losses of one replica.
 
-    Buckets leave during backward, before `exchange(samples)` tells how many samples there were. So the share
-    is either given to backward, or every worker is taken to bring equally many in one loss; exchange checks it.
+    Buckets are sent during backward, before `exchange(samples)` gives the number of samples. So either backward
+    gets the share, or all workers are assumed to have equal batches in one loss; exchange checks it.
     """
 
     def __init__(self, group: Group, *, mean_over_all: bool) -> None:
@@ -25,7 +25,7 @@ class Shares:
         self._checked = False
 
     def weight(self, share: Share | None) -> float:
-        """The factor of a loss, so that the sum over its gradients is the agreed mean."""
+        """The factor of a loss, so that the sum over its gradients is the intended mean."""
         self._losses += 1
         if share is None:
             return 1 / self._group.size if self._mean_over_all else 1.0
@@ -33,26 +33,28 @@ class Shares:
         return share.of_all if self._mean_over_all else share.of_worker
 
     def check(self, samples: int) -> None:
-        """Refuse an update whose weights were not those of its samples."""
+        """Refuse an update whose weights do not match its samples."""
         self._checked = True
         given, self._given = self._given, None
         losses, self._losses = self._losses, 0
         if given is not None:
             if given != samples:
-                raise ReplicaMisuse(f"exchange({samples}) does not match the {given} samples that backward was told.")
+                raise ReplicaMisuse(
+                    f"exchange({samples}) does not match the {given} samples given to backward: pass the same number."
+                )
             return
         if losses > 1:
-            raise ReplicaMisuse(f"{losses} losses make one update, and nothing says how they weigh: {_REMEDY}.")
+            raise ReplicaMisuse(f"{losses} losses make one update, but their weights are unknown: {_REMEDY}.")
         if self._constant is None:
             counts = [int(c) for c in self._group.all_gather(torch.tensor([samples]))] if self._mean_over_all else []
             if len(set(counts)) > 1:
-                raise ReplicaMisuse(f"Workers bring different numbers of samples, {counts}: {_REMEDY}.")
+                raise ReplicaMisuse(f"Workers have different numbers of samples, {counts}: {_REMEDY}.")
             self._constant = samples
         if samples != self._constant and self._mean_over_all:
             raise ReplicaMisuse(f"exchange({samples}) after steps of {self._constant} samples: {_REMEDY}.")
 
     def spend(self) -> None:
-        """An update uses up what was exchanged; one without an exchange would set replicas apart."""
+        """Require an exchange before every update; without one, replicas would diverge."""
         if not self._checked:
             raise ReplicaMisuse(
                 "update() without exchange(): call replica.exchange(samples) between backward and update."

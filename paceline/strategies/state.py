@@ -1,4 +1,4 @@
-"""What checkpoints hold of replicas and codecs."""
+"""The state of replicas and codecs in checkpoints."""
 
 from typing import Any, TypeAlias
 

@@ -1,1 +1,1 @@
-"""Grids of runs: what is in them, where they are kept, in which order they are made, and what they show."""
+"""Studies: grids of runs, their folders, the order of the runs, and the tables of results."""

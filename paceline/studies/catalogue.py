@@ -17,7 +17,7 @@ def ready() -> dict[str, Path]:
 
 
 def find(what: str) -> Path | None:
-    """The file of the study that `what` names; None when it names a workload."""
+    """The file of the study that `what` names; None if it names a workload."""
     files: Mapping[str, Path] = ready()
     if what in files and not Path(what).is_file():
         return files[what]
@@ -29,5 +29,5 @@ def find(what: str) -> Path | None:
     try:
         choose(what, (*files, *WORKLOADS), "study or workload")
     except SpecError as error:
-        raise SpecError(f"{error} Or give a TOML file.") from None
+        raise SpecError(f"{error} You can also give a TOML file.") from None
     raise AssertionError(what)

@@ -1,4 +1,4 @@
-"""The columns a study's table can have: what each takes from a record, and how it is written."""
+"""The columns of a study's table: the value that each takes from a record, and its format."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from paceline.record_parts import PHASES, PhaseName
 from paceline.units import human_bytes, human_seconds
 
 NOTHING = "–"
-"""Not measured."""
+"""The sign for a value that was not measured."""
 
 Value = float | int | str | None
 
@@ -22,7 +22,7 @@ class Column:
 
     heading: str
     value: Callable[[Record], Value]
-    """Of one record; None: not measured."""
+    """The value of one record; None if it was not measured."""
 
     text: Callable[[Any], str]
 
@@ -44,7 +44,7 @@ def _percent(value: float) -> str:
 
 
 def _utilisation(record: Record) -> float | None:
-    """Of the devices, by this run's workers; on GPUs, where the driver does not report by whom, by anyone."""
+    """Device utilisation by this run's workers; by all processes on GPUs, where drivers do not report which one."""
     shares = [
         device.workers_percent if device.workers_percent is not None else device.busy_percent
         for device in record.utilisation

@@ -1,4 +1,4 @@
-"""What a study asks for: settings of runs and lists of them, from a TOML file and from flags."""
+"""The definition of a study: settings of runs and lists of values, from a TOML file and from flags."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from paceline.settings import Baseline, Names, Role, read_toml, setting, setting
 from paceline.spec import with_role
 
 FIT = "fit"
-"""`workers_per_device = "fit"`: the smallest number with which the workers fit on this machine."""
+"""`workers_per_device = "fit"`: the smallest number at which all workers fit on this machine."""
 
 SETTINGS = with_role(Role.AXIS)
 """Settings of runs that a study can vary."""
@@ -20,15 +20,15 @@ SETTINGS = with_role(Role.AXIS)
 _GROUP = "The study"
 
 Axes = Mapping[str, tuple[Any, ...]]
-"""Settings and the values each takes, in the order they were written."""
+"""Settings, each with its values, in the order in which they were written."""
 
 Table = Mapping[str, Any]
-"""A table of a TOML file, or flags by the same names, before anything is checked."""
+"""A table of a TOML file, or flags by the same names, before validation."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that go together: a curve of a chart, a block of a table."""
+    """Settings that belong together: a curve of a chart, a block of a table."""
 
     label: str | None
     axes: Axes
@@ -36,17 +36,17 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """The settings of a study itself, beside those of its runs."""
+    """The settings of the study itself, in addition to those of its runs."""
 
     name: str = setting(
-        help="Name of the study and of its folder (default: that of the file or workload).",
+        help="Name of the study and of its folder (default: the name of the file or workload).",
         group=_GROUP,
         roles=(Role.IDENTITY,),
         baseline=Baseline.ANY,
     )
     repeats: int = setting(
         1,
-        help="Runs of every combination, taken in turns.",
+        help="Number of runs of every combination, taken in turns.",
         group=_GROUP,
         roles=(Role.IDENTITY,),
         baseline=Baseline.ANY,
@@ -61,7 +61,7 @@ class StudySettings:
     )
     equal: Literal["samples", "updates"] | None = setting(
         None,
-        help="What all runs have the same number of: samples (give --samples) or updates (give --steps).",
+        help="What is equal in all runs: the number of samples (give --samples) or updates (give --steps).",
         group=_GROUP,
         roles=(Role.IDENTITY, Role.LENGTH),
         baseline=Baseline.ANY,
@@ -76,7 +76,7 @@ class StudySettings:
     )
     columns: Names = setting(
         (),
-        help="Further columns of the table: val_loss,time,utilisation,sent, or a metric.",
+        help="Additional columns of the table: val_loss,time,utilisation,sent, or a metric.",
         group=_GROUP,
         roles=(Role.OPERATION,),
         baseline=Baseline.ANY,
@@ -96,12 +96,12 @@ STUDY_SETTINGS = settings_of(StudySettings)
 LENGTHS = frozenset(
     {*with_role(Role.LENGTH), "timing", *(name for name, one in STUDY_SETTINGS.items() if one.has(Role.LENGTH))}
 )
-"""What decides how long runs are. Giving one of them anew, in `[full]` or by a flag, takes back the others."""
+"""Settings that determine the length of runs. Setting one of them in `[full]` or by a flag unsets the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study(StudySettings):
-    """A grid of runs, before it is spread out."""
+    """A grid of runs, before it is expanded."""
 
     axes: Axes
     variants: tuple[Variant, ...] = (Variant(None, {}),)
@@ -111,7 +111,7 @@ class Study(StudySettings):
             one.check(getattr(self, one.name))
         require(
             bool(slug(self.name).strip("_.")),
-            f"--name {self.name!r} is not valid: it names the study's folder, and needs a letter or a digit.",
+            f"--name {self.name!r} is not valid: it names the study's folder and must contain a letter or a digit.",
         )
         for variant in self.variants:
             axes = {**self.axes, **variant.axes}
@@ -125,40 +125,40 @@ class Study(StudySettings):
             given = None not in axes.get("batch", (None,))
             require(
                 given,
-                'scaling = "strong" divides a batch among the workers: give the batch of all together, batch = …',
+                'scaling = "strong" divides a batch among the workers: give the global batch, batch = …',
             )
         if self.equal == "updates":
             alone = axes.keys() & set(with_role(Role.LENGTH)) == {"steps"}
-            require(alone, 'equal = "updates" needs the number of updates, steps = …, and neither epochs nor seconds.')
+            require(alone, 'equal = "updates" needs the number of updates, steps = …, without epochs or seconds.')
         if self.equal != "samples":
-            require(self.samples is None, f'samples = {self.samples} needs equal = "samples" beside it.')
+            require(self.samples is None, f'samples = {self.samples} needs equal = "samples": add it.')
             return
         alone = self.samples is not None and not axes.keys() & set(with_role(Role.LENGTH))
-        require(alone, 'equal = "samples" needs samples = …, and neither steps, epochs nor seconds beside it.')
+        require(alone, 'equal = "samples" needs samples = …, without steps, epochs or seconds.')
         given = None not in axes.get("batch", (None,))
         require(given, 'equal = "samples" needs the batch: write batch = …')
 
     @property
     def blocks(self) -> Iterator[tuple[Variant, Axes]]:
-        """Every variant and all its axes, its own ones in place of the study's; workers vary fastest."""
+        """Every variant with its axes, which override those of the study; workers vary fastest."""
         for variant in self.variants:
             axes = {**self.axes, **variant.axes}
             yield variant, {name: axes[name] for name in sorted(axes, key=lambda name: spec.SETTINGS[name].varies)}
 
     @property
     def runs(self) -> int:
-        """How many runs are asked for, repeats included and baselines that are not asked for left out."""
+        """The number of requested runs with their repeats, without baselines that were added."""
         return self.repeats * sum(math.prod(map(len, axes.values())) for _, axes in self.blocks)
 
 
 def read_study(path: Path, *, full: bool, flags: Table, defaults: Table | None = None) -> Study:
-    """The study of a file: it wins over defaults, its `[full]` settings over it when asked for, and flags over all."""
+    """The study of a file. Precedence: flags, then `[full]` settings if requested, then the file, then defaults."""
     table = read_toml(path, spec.SETTINGS)
     return make_study({**(defaults or {}), "name": path.stem, **table}, full=full, flags=flags)
 
 
 def make_study(table: Table, *, full: bool = False, flags: Table | None = None) -> Study:
-    """A study from plain data; unknown keys are refused with the nearest."""
+    """A study from plain data; an unknown key is refused with the closest one as a suggestion."""
     table = dict(table)
     larger = table.pop("full", None)
     if larger is not None:
@@ -166,7 +166,7 @@ def make_study(table: Table, *, full: bool = False, flags: Table | None = None) 
         _check_keys(larger, "variant")
     _check_keys(table, "variant")
     if full:
-        require(larger is not None, "--full: this study has no [full] sizes; leave it out.")
+        require(larger is not None, "--full cannot be given: this study has no [full] settings; leave it out.")
         table = _override(table, larger)
     table = _override(table, flags or {})
     variants = table.pop("variant", [])
@@ -205,13 +205,13 @@ def _axes(table: Table) -> dict[str, tuple[Any, ...]]:
 
 
 def slug(text: Any) -> str:
-    """The name in `name:key=value`, as part of a file's name; never hidden, and never a way out of a folder."""
+    """The name in `name:key=value` as part of a file name; it is never hidden and never leads out of a folder."""
     name = str(text).partition(":")[0]
     return "".join(c if c.isalnum() or c in "_." else "_" for c in name)[:40].lstrip(".")
 
 
 def parse_values(name: str, texts: list[str]) -> list[Any]:
-    """The values of a setting as typed on the command line: commas separate numbers, and may be part of words."""
+    """The values of a setting from the command line: commas separate numbers, but may be part of words."""
     one = spec.SETTINGS[name]
     if one.choices or one.type in (str, bool):
         return [one.parse(text) for text in texts]

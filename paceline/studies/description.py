@@ -1,4 +1,4 @@
-"""`study.json`: which study a folder holds, and whether another study extends it."""
+"""`study.json`: the study that a folder holds, and whether another study extends it."""
 
 import hashlib
 import json
@@ -21,14 +21,14 @@ _IDENTITY = tuple(name for name, one in STUDY_SETTINGS.items() if one.has(Role.I
 
 @dataclass(frozen=True, kw_only=True)
 class _Version:
-    """All that every version of the file has."""
+    """The part of the file that every version has."""
 
     schema_version: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyDescription:
-    """The resolved grid as plain data, with a fingerprint of everything that makes it this study."""
+    """The resolved grid as plain data, with a fingerprint of everything that identifies the study."""
 
     schema_version: int = STUDY_SCHEMA_VERSION
     fingerprint: str
@@ -40,7 +40,7 @@ class StudyDescription:
     columns: tuple[str, ...] = ()
     per_epoch: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the cells that have one, by key."""
+    """Labels of the cells that have one, by key."""
 
     cells: Mapping[str, Mapping[str, SettingValue]]
     """The settings of every combination by its key; `impossible` says why one cannot run."""
@@ -66,7 +66,7 @@ class StudyDescription:
 
     @classmethod
     def read(cls, file: Path) -> "StudyDescription":
-        """The description in a file; refused where it is damaged or of a newer Paceline."""
+        """Read the description from a file; refuses a damaged file or one of a newer Paceline."""
         try:
             content = file.read_bytes()
             version = msgspec.json.decode(content, type=_Version).schema_version
@@ -77,15 +77,15 @@ class StudyDescription:
             raise
         except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise OutputError(
-                f"{file} cannot be read ({error}): the runs beside it are kept. "
-                "Choose another --out, or remove the file if they are of this study."
+                f"{file} cannot be read ({error}): the runs next to it are kept. "
+                "Choose another --out, or remove the file if the runs belong to this study."
             ) from error
         raise OutputError(
             f"{file} has schema version {version}; this Paceline reads up to {STUDY_SCHEMA_VERSION}: update it."
         )
 
     def not_extended_by(self, other: "StudyDescription") -> Iterator[str]:
-        """What `other` lacks to be this study or an extension of it, setting by setting."""
+        """The differences that keep `other` from being this study or an extension of it, setting by setting."""
         for name in _IDENTITY:
             there, here = getattr(self, name), getattr(other, name)
             grown = name == "repeats" and here >= there

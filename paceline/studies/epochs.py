@@ -1,4 +1,4 @@
-"""A row per epoch: how long it took, and what was learned by its end."""
+"""A row per epoch: its duration, and the loss and metrics at its end."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ class Epoch:
 
     epoch: int
     seconds: float
-    """Of training, without pauses, of the slowest worker."""
+    """Training time of the slowest worker, without pauses."""
 
     loss: float | None
-    """Mean over its steps."""
+    """The mean loss over its steps."""
 
     val_loss: float | None
     metrics: Mapping[str, float | None]

@@ -1,4 +1,4 @@
-"""From a study to its cells: every combination once, its baseline beside it, and the reason where it cannot run."""
+"""From a study to its cells: every combination once, with its baseline, and the reason if it cannot run."""
 
 import contextlib
 import dataclasses
@@ -30,23 +30,23 @@ class Cell:
     """One combination of settings; with repeats, the same runs in several turns."""
 
     settings: Mapping[str, SettingValue]
-    """As asked."""
+    """The requested settings."""
 
     key: str
-    """Readable, and the same wherever the same settings are asked for."""
+    """A readable key; the same settings always have the same key."""
 
     spec: RunSpec | None = None
-    """As planned; None where it cannot run."""
+    """The planned run; None if it cannot run."""
 
     problem: str | None = None
-    """Why it cannot run."""
+    """The reason why it cannot run."""
 
     label: str | None = None
     added: bool = False
-    """A baseline that was not asked for."""
+    """Whether it is a baseline that the study did not request."""
 
     def setting(self, name: str) -> Any:
-        """As planned, or, where it cannot run, as asked."""
+        """The planned value, or the requested one if the cell cannot run."""
         return getattr(self.spec, name) if self.spec is not None else self.settings.get(name, SETTINGS[name].default)
 
 
@@ -59,13 +59,13 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The name of its folder."""
+        """The name of the run's folder."""
         return f"{self.cell.key}-turn{self.spec.turn}"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A study spread out."""
+    """A study expanded into cells."""
 
     study: Study
     cells: tuple[Cell, ...]
@@ -76,10 +76,10 @@ class Grid:
         return [cell for cell in self.cells if cell.spec is None]
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """Its runs, turn by turn; none where it cannot run."""
+        """The runs of a cell, turn by turn; empty if it cannot run."""
         return self._runs.get(cell.key, [])
 
-    @functools.cached_property  # a spec is checked whenever one is made, and runs are asked for often
+    @functools.cached_property  # creating a spec validates it, and runs are requested often
     def _runs(self) -> dict[str, list[Run]]:
         turns = range(self.study.repeats)
         return {
@@ -89,30 +89,30 @@ class Grid:
         }
 
     def in_turns(self) -> list[Run]:
-        """All runs in the order they are made: every setting once, then again.
+        """All runs in order of execution: every setting once, then again.
 
-        Every other turn goes backward, so that a machine that slowly warms up or fills favours nobody.
+        Every other turn is in reverse order, so that a slow drift of the machine does not favour any setting.
         """
         turns = list(zip(*self._runs.values(), strict=True))
         return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
 
 
 def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
-    """All cells of a study, baselines first. Names that nobody knows are refused here."""
+    """All cells of a study, baselines first; refuses unknown names."""
     _check_names(study)
     asked = _unique(cells(study, site))
     return Grid(study, (*_missing_baselines(study, asked, site), *asked))
 
 
 def cells(study: Study, site: Site = _ONE_NODE) -> Iterator[Cell]:
-    """The combinations that are asked for, one after the other: a grid may be too large to be spread out."""
+    """The requested combinations as an iterator: a grid may be too large to expand."""
     for variant, axes in study.blocks:
         for combination in itertools.product(*axes.values()):
             yield _cell(study, dict(zip(axes, combination, strict=True)), site, label=variant.label)
 
 
 def _check_names(study: Study) -> None:
-    """A name that is misspelt is wrong everywhere, and not a combination that cannot run."""
+    """Refuse misspelt names at once: they are mistakes, not combinations that cannot run."""
     for _, axes in study.blocks:
         for name, check in (("workload", workloads.check), ("feed", feeds.check), ("strategy", strategies.check)):
             for text in axes.get(name, ()):
@@ -139,21 +139,21 @@ def _per_run(study: Study, settings: Mapping[str, SettingValue]) -> dict[str, Se
     run = dict(settings)
     workers, batch, steps = run.get("workers", 1), run.get("batch"), run.get("steps")
     if not (_is_count(workers) and (batch is None or _is_count(batch)) and (steps is None or _is_count(steps))):
-        return run  # refused where a spec is made of it
+        return run  # the spec refuses it
     if study.scaling == "strong":
         assert batch is not None, "checked by the study"
         require(
             batch % workers == 0,
-            f"batch = {batch} in all cannot be divided among {workers} workers: use a multiple of {workers}.",
+            f"batch = {batch} in total cannot be divided among {workers} workers: use a multiple of {workers}.",
         )
         run["batch"] = batch = batch // workers
     if study.equal == "samples":
         assert batch is not None, "checked by the study"
-        run["steps"] = steps = _divided("samples", study.samples or 0, batch * workers, "samples an update")
+        run["steps"] = steps = _divided("samples", study.samples or 0, batch * workers, "samples per update")
     traffic = strategies.resolve(_strategy(run))
     if study.equal == "updates" and traffic.servers and not traffic.synchronous:
         assert steps is not None, "checked by the study"
-        run["steps"] = _divided("steps", steps, workers, "updates a step, one of every worker")
+        run["steps"] = _divided("steps", steps, workers, "updates per step, one of every worker")
     return run
 
 
@@ -162,7 +162,7 @@ def _strategy(settings: Mapping[str, SettingValue]) -> str:
 
 
 def _is_count(value: SettingValue) -> TypeGuard[int]:
-    """Whether the value is a number that can be divided, and divided by."""
+    """Whether the value is a positive whole number."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
@@ -172,20 +172,20 @@ def _divided(name: str, whole: int, part: int, what: str) -> int:
 
 
 def _planned(settings: Mapping[str, SettingValue], site: Site) -> Plan:
-    """As it will run on this machine."""
+    """The run as planned for this machine."""
     if settings.get("workers_per_device") != FIT:
         return plan(RunSpec.from_dict(settings), site)
     workers = settings.get("workers", 1)
     for shared in (k for k in range(1, workers) if workers % k == 0) if _is_count(workers) else ():
         with contextlib.suppress(DeviceError):
             return plan(RunSpec.from_dict({**settings, "workers_per_device": shared}), site)
-    # All on one device; or they are no number, which a spec refuses.
+    # All on one device; or not a number, which the spec refuses.
     alone = workers if _is_count(workers) else 1
     return plan(RunSpec.from_dict({**settings, "workers_per_device": alone}), site)
 
 
 def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell]:
-    """One worker alone for everything that will be compared with it, unless it was asked for."""
+    """Add one worker alone as the baseline of every comparison, unless the study has it."""
     there = {_shared(cell.spec) for cell in asked if cell.spec is not None and _is_alone(cell.spec)}
     missing: dict[tuple[Any, ...], Cell] = {}
     labels: dict[tuple[Any, ...], list[str]] = {}
@@ -211,14 +211,14 @@ def _is_alone(spec: RunSpec) -> bool:
 
 
 def _shared(spec: RunSpec) -> tuple[Any, ...]:
-    """What runs share that are compared with the same baseline."""
+    """The settings that runs with the same baseline share."""
     return tuple(getattr(spec, name) for name in with_baseline(Baseline.SAME, Baseline.PREFERRED))
 
 
 def key_of(settings: Mapping[str, SettingValue]) -> str:
-    """`vae-allreduce-2w-1f0c…`: words for people, and a digest of all settings that are not the defaults.
+    """`vae-allreduce-2w-1f0c…`: readable words, and a digest of all settings that differ from the defaults.
 
-    Strategies are spelled as schema 1 did, so that the finished runs of an earlier version are found.
+    Strategies are spelled as in schema 1, so that finished runs of earlier versions are found.
     """
     strategy = strategy_of_schema_1(_strategy(settings))
     identity = with_role(Role.IDENTITY)
@@ -235,7 +235,7 @@ def _plain(value: Any) -> Any:
 
 
 def differing(cells: Iterable[Cell]) -> list[str]:
-    """Settings that are not the same in all cells: as asked, or as planned where they can run."""
+    """Settings that differ between cells: planned values, or requested ones of cells that cannot run."""
     everything = list(cells)
     planned = [cell.spec for cell in everything if cell.spec is not None]
     asked = [cell.settings for cell in everything if not cell.added]

@@ -1,4 +1,4 @@
-"""How long runs take whose length is in steps or epochs: a second of one worker is timed, before anything is run."""
+"""Estimate the duration of runs given in steps or epochs: time one worker for a second before the study."""
 
 import tempfile
 from collections.abc import Callable, Iterable
@@ -15,38 +15,38 @@ from paceline.spec import RunSpec, settings_alone, with_baseline, with_role
 _PROBE_SECONDS = 1.0
 _MOST_PROBES = 8
 _NEVER_NARROW_PERCENT = 1e-3
-"""So narrow that it is never reached: only a run with `until_percent` may have two upper limits."""
+"""An interval that is never reached: only a run with `until_percent` may have two upper limits."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What one worker was seen to do."""
+    """The measured pace of one worker."""
 
     start_up_seconds: float
     sample_seconds: float
     epochs_samples: float
-    """In all epochs that were asked for."""
+    """The samples of all requested epochs."""
 
 
 class _Ear(NoDisplay):
-    """Hears how many steps there would be."""
+    """A display that records the total number of steps."""
 
     steps = 0
 
     def ready(self, *, step: int, total_steps: int | None) -> None:
-        """All that is wanted."""
+        """Record the number of steps."""
         self.steps = total_steps or 0
 
 
 def _kind(spec: RunSpec) -> tuple[object, ...]:
-    """Runs whose steps differ by no more than batch and workers."""
+    """A key that is equal for runs whose steps differ only in batch and workers."""
     same = with_baseline(Baseline.SAME)
     step = (getattr(spec, name) for name in with_role(Role.STEP) if name in same)
     return *step, spec.slow_motion, spec.epochs
 
 
 def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) -> dict[tuple[object, ...], Probe]:
-    """One worker of every kind of run for about a second; none where there are too many kinds, or one cannot run."""
+    """Time one worker of every kind of run for about a second; skip kinds that fail, or all if there are too many."""
     first: dict[tuple[object, ...], RunSpec] = {}
     for spec in specs:
         first.setdefault(_kind(spec), spec)
@@ -54,10 +54,10 @@ def probe(specs: Iterable[RunSpec], engine: Engine, say: Callable[[str], None]) 
         return {}
     probes = {}
     for kind, spec in first.items():
-        say(f"timing {spec.workload} for a second, to tell how long it takes")
+        say(f"timing {spec.workload} for a second to estimate its duration")
         try:
             probes[kind] = _one(spec, engine)
-        except PacelineError:  # whatever it is, the study will say it
+        except PacelineError:  # the study itself will report it
             return {}
     return probes
 
@@ -80,7 +80,7 @@ def _one(spec: RunSpec, engine: Engine) -> Probe:
 
 
 def seconds_of(spec: RunSpec, probes: dict[tuple[object, ...], Probe]) -> float | None:
-    """About how long a run takes, if exchanging costs nothing; workers of one device take turns."""
+    """The estimated duration of a run, without communication; workers on one device take turns."""
     known = probes.get(_kind(spec))
     if known is None or spec.batch is None:
         return None

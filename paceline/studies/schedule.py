@@ -20,40 +20,40 @@ from paceline.studies.probe import Probe, probe, seconds_of
 from paceline.studies.store import Contents, Store, is_about_writing
 
 _START_UP_SECONDS = 2.0
-"""About what a run takes beside the seconds asked for, as long as none is done."""
+"""The estimated overhead of a run beyond its requested seconds, until a run is finished."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a study is."""
+    """The progress of a study."""
 
     number: int
-    """Of the run, from 1, those of earlier starts included."""
+    """The number of the run, from 1, including finished runs of earlier starts."""
 
     total: int
     left_seconds: float | None
-    """For this run and all after it; None as long as it is unknown."""
+    """Estimated seconds for this run and all later ones; None while unknown."""
 
 
 class Watcher(Protocol):
-    """Shows how a study proceeds."""
+    """Shows the progress of a study."""
 
     def begin(self, run: Run, place: Place) -> contextlib.AbstractContextManager[Display]:
         """A run begins; the display shows its progress."""
 
     def done(self, run: Run, record: Record) -> None:
-        """It is finished and kept."""
+        """The run is finished and its record is saved."""
 
     def failed(self, run: Run, message: str) -> None:
-        """It failed; the study continues."""
+        """The run failed; the study continues."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Show a note in one line."""
 
 
 @dataclass
 class _Mean:
-    """Of what was added, kept as a sum: a large grid asks for it as often as it has runs."""
+    """A running mean, kept as a sum: a large grid needs it once per run."""
 
     total: float = 0.0
     count: int = 0
@@ -68,7 +68,7 @@ class _Mean:
 
 
 class Pace:
-    """How long runs take: as the same run did before, those of its workload, as asked for, all, or as probed."""
+    """Estimated durations: from the same cell, its workload, the requested seconds, all runs, or a probe."""
 
     def __init__(self) -> None:
         self._cells: defaultdict[str, _Mean] = defaultdict(_Mean)
@@ -77,7 +77,7 @@ class Pace:
         self._probes: dict[tuple[object, ...], Probe] = {}
 
     def learn(self, run: Run, record: Record) -> None:
-        """One more is known."""
+        """Add the duration of a finished run."""
         seconds = record.wall_seconds.total
         for mean in (self._cells[run.cell.key], self._workloads[run.spec.workload], self._all):
             mean.add(seconds)
@@ -87,7 +87,7 @@ class Pace:
         self._probes = probe((run.spec for run in runs if self._one(run) is None), engine, say)
 
     def seconds(self, runs: Iterable[Run]) -> float | None:
-        """About how long these take; None where it is unknown."""
+        """The estimated duration of these runs; None if it is unknown."""
         known = [self._one(run) for run in runs]
         return sum(s for s in known if s is not None) if None not in known else None
 
@@ -101,7 +101,7 @@ class Pace:
 
 
 def asked_seconds(study: Study) -> float | None:
-    """About how long a study takes, from the seconds asked for alone; None where it is not limited by time."""
+    """The estimated duration of a study from its requested seconds; None if a run has no time limit."""
     total = 0.0
     for _, axes in study.blocks:
         seconds = axes.get("seconds")
@@ -113,23 +113,23 @@ def asked_seconds(study: Study) -> float | None:
 
 
 def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Contents:
-    """Make every run of the grid that is not there yet; afterwards all is in the store, and returned."""
+    """Execute every run of the grid that is not in the store yet; return the contents of the store."""
     order = grid.in_turns()
     with store.opened(grid), _signals_end_it():
         contents = store.read(order)
         for key, why in contents.damaged.items():
-            watcher.note(f"{why} It is set aside in {store.set_aside(key)} and run again.")
+            watcher.note(f"{why} It was moved to {store.set_aside(key)} and will run again.")
         contents.failures.clear()  # tried again
         try:
             _work(order, contents, store, engine, watcher)
         except OSError as error:
             raise RunError(
                 f"{error.filename or store.folder} cannot be written ({error.strerror}). {_kept(contents, order)} "
-                "Make room, or make it writable, and give the same command to resume the study."
+                "Free some space, or make it writable, and repeat the same command to resume the study."
             ) from error
         except Interrupted:
             raise Interrupted(
-                f"Stopped by the user. {_kept(contents, order)} Give the same command to resume the study."
+                f"Stopped by the user. {_kept(contents, order)} Repeat the same command to resume the study."
             ) from None
     return contents
 
@@ -150,7 +150,7 @@ def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine
                     raise RunError(" ".join(record.failures))
         except Interrupted:
             raise
-        except Exception as error:  # also a mistake of ours: a night's study does not end by one run
+        except Exception as error:  # also a bug of ours: one run must not end a study of a whole night
             if isinstance(error, OSError) and is_about_writing(error):
                 raise
             contents.failures[run.key] = store.note_failure(run, error)
@@ -162,17 +162,17 @@ def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine
 
 
 def _kept(contents: Contents, order: Sequence[Run]) -> str:
-    return f"{len(contents.records)} of {len(order)} runs are finished and kept."
+    return f"{len(contents.records)} of {len(order)} runs are finished and saved."
 
 
 @contextlib.contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """Ctrl-C and similar signals end the run in progress at once: half a run has no record to wait for."""
+    """Ctrl-C and similar signals end the current run at once: an unfinished run has no record."""
     stoppers = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         for number in stoppers:
-            signal.signal(number, signal.SIG_IGN)  # one is enough: the workers are being ended
+            signal.signal(number, signal.SIG_IGN)  # one signal is enough: the workers are being stopped
         raise Interrupted("Stopped by the user.")
 
     before = {number: signal.signal(number, stop) for number in stoppers}

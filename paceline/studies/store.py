@@ -1,10 +1,10 @@
-"""A study's folder: runs appear in it whole or not at all, one process works in it, and nothing is overwritten.
+"""A study's folder: runs appear complete or not at all, one process writes, and nothing is overwritten.
 
 study.json               what the study is, as resolved
 runs/KEY/                a finished run: record.json and its sidecar
-runs/.partial-KEY/       the run in progress; swept at the next start
+runs/.partial-KEY/       the run in progress; deleted at the next start
 failed/KEY/failure.json  a run that failed; tried again at the next start
-damaged/KEY/             a run that could not be read, set aside
+damaged/KEY/             a run that could not be read, moved here
 """
 
 import contextlib
@@ -32,12 +32,12 @@ _PARTIAL = ".partial-"
 _LOCK = ".lock"
 _FOLDERS = _RUNS, _FAILED, _DAMAGED = "runs", "failed", "damaged"
 _NAMED = 3
-"""How many unexpected files a message names."""
+"""The most unexpected files that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureNote:
-    """Why a run failed, as its folder keeps it."""
+    """The reason why a run failed, as saved in its folder."""
 
     spec: Mapping[str, SettingValue] = field(default_factory=dict)
     error: str
@@ -56,10 +56,10 @@ class Contents:
     """The runs in a study's folder."""
 
     records: dict[str, Record] = field(default_factory=dict)
-    """By the key of the run."""
+    """Records, by the key of the run."""
 
     damaged: dict[str, str] = field(default_factory=dict)
-    """Runs that cannot be read, and why."""
+    """Runs that cannot be read, with the reason."""
 
     failures: dict[str, FailureNote] = field(default_factory=dict)
 
@@ -72,13 +72,13 @@ class Store:
         self._runs = folder / _RUNS
 
     def folder_of(self, run: Run) -> Path:
-        """Where a finished run is."""
+        """The folder of a finished run."""
         return self._runs / run.key
 
     def check(self, grid: Grid) -> None:
-        """Refuse a folder that holds another study, or one of a newer Paceline; nothing is touched.
+        """Refuse a folder that holds another study, or one of a newer Paceline; changes nothing.
 
-        The same study may have grown: all that is there must still be asked for.
+        The study may have been extended, but must still request everything that the folder holds.
         """
         try:
             there = StudyDescription.read(self.folder / STUDY_NAME)
@@ -92,14 +92,14 @@ class Store:
         if differences:
             raise OutputError(
                 f"{self.folder} holds another study ({'; '.join(differences)}): choose another --out. "
-                "A study may be extended there, but must keep all its combinations."
+                "A study may be extended, but must keep all its combinations."
             )
 
     def _refuse_strangers(self) -> None:
         if (self.folder / FILE_NAME).exists():
             raise OutputError(f"{self.folder} holds the record of a single run: choose another --out.")
         if self.folder.exists() and not self.folder.is_dir():
-            raise OutputError(f"--out {self.folder} is not a folder: choose another.")
+            raise OutputError(f"--out {self.folder} is not a folder: choose another path.")
         try:
             there = sorted(p.name for p in self.folder.iterdir()) if self.folder.exists() else []
         except OSError as error:
@@ -108,11 +108,11 @@ class Store:
         if strange:
             names = ", ".join(strange[:_NAMED]) + (f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else "")
             raise OutputError(
-                f"--out {self.folder} holds other things ({names}) and no study: choose an empty folder, or a new one."
+                f"--out {self.folder} holds other files ({names}) and no study: choose an empty or a new folder."
             )
 
     def read(self, runs: Iterable[Run]) -> Contents:
-        """Records and failures of these runs; a record of a newer Paceline is refused, nothing is touched."""
+        """Records and failures of these runs; refuses records of a newer Paceline; changes nothing."""
         contents = Contents()
         for run in runs:
             folder = self.folder_of(run)
@@ -129,10 +129,10 @@ class Store:
 
     @contextlib.contextmanager
     def opened(self, grid: Grid) -> Iterator[None]:
-        """For writing, by one process at a time; whatever a killed one left half done is swept."""
+        """Open for writing, by one process at a time; deletes unfinished runs of a killed process."""
         try:
             self._runs.mkdir(parents=True, exist_ok=True)
-            # The system lets go of this lock when the process ends, however it ends.
+            # The system releases this lock when the process ends, however it ends.
             lock = (self.folder / _LOCK).open("a+")
         except OSError as error:
             raise _unwritable(self.folder, error) from error
@@ -149,7 +149,7 @@ class Store:
                 lock.truncate(0)
                 lock.write(str(os.getpid()))
                 lock.flush()
-                self.check(grid)  # again: another process may have begun a study here meanwhile
+                self.check(grid)  # check again: another process may have started a study here
                 _write_json(self.folder / STUDY_NAME, StudyDescription.of(grid))
                 for partial in self._runs.glob(f"{_PARTIAL}*"):
                     shutil.rmtree(partial)
@@ -158,7 +158,7 @@ class Store:
             yield
 
     def set_aside(self, key: str) -> Path:
-        """Move a run that cannot be read to where it is kept and not read again."""
+        """Move a run that cannot be read to `damaged/`, where it is kept but not read again."""
         place = self.folder / _DAMAGED / key
         number = 1
         while place.exists():
@@ -170,7 +170,7 @@ class Store:
 
     @contextlib.contextmanager
     def new_run(self, run: Run) -> Iterator[Path]:
-        """An empty folder for a run, which gets its name when the run is complete and on the disk."""
+        """An empty folder for a run; it gets its final name when the run is complete and on disk."""
         partial = self._runs / f"{_PARTIAL}{run.key}"
         try:
             partial.mkdir()
@@ -185,7 +185,7 @@ class Store:
         shutil.rmtree(self._failure_file(run).parent, ignore_errors=True)
 
     def note_failure(self, run: Run, error: Exception) -> FailureNote:
-        """Keep why a run failed; it is tried again at the next start."""
+        """Save the reason why a run failed; the next start tries it again."""
         failure = FailureNote(spec=run.spec.to_dict(), error=type(error).__name__, message=str(error))
         file = self._failure_file(run)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class Store:
 
 def _load(folder: Path, run: Run) -> Record:
     record = Record.load(folder)
-    # What the plan leaves open (None) is resolved in the run.
+    # The run resolves what the plan leaves open (None).
     planned = {name: value for name, value in run.spec.to_dict().items() if value is not None}
     there = record.spec.to_dict()
     other = ", ".join(f"{name} {there[name]}" for name, value in planned.items() if there[name] != value)
@@ -219,11 +219,11 @@ def _write_json(file: Path, content: StudyDescription | FailureNote) -> None:
 
 
 def is_about_writing(error: OSError) -> bool:
-    """Whether the folder is to blame, and every other run would fail as well."""
+    """Whether the error concerns the folder, so that every other run would fail as well."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 def _unwritable(folder: Path, error: OSError) -> OutputError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "make room" if full else "choose another folder, or change its permissions"
+    remedy = "free some space" if full else "choose another folder, or change its permissions"
     return OutputError(f"--out {folder} cannot be written ({error.strerror}): {remedy}.")

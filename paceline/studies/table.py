@@ -1,4 +1,4 @@
-"""What a study shows: a row per cell, with what varies, the rates against the baseline, and the columns asked for."""
+"""The table of a study: a row per cell, with what varies, rates relative to the baseline, and chosen columns."""
 
 import csv
 import io
@@ -21,19 +21,19 @@ from paceline.studies.store import Contents, Store
 from paceline.units import human_seconds
 
 IDEAL = "ideal"
-"""A column that needs the baseline: the devices' one-worker rates together."""
+"""A column that needs the baseline: the one-worker rate × devices."""
 
 _FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
 _NAMED_ROWS = 3
 
 
 CellValue = Value | Figure
-"""What a row of a table has in one column."""
+"""The value of a row in one column."""
 
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One cell and what came of it."""
+    """One cell and its results."""
 
     cell: Cell
     records: tuple[Record, ...]
@@ -44,7 +44,7 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StudyTable:
-    """Headings, and per row a text and a value for each."""
+    """Headings, and for each row a text and a value per heading."""
 
     title: str
     headings: tuple[str, ...]
@@ -56,7 +56,7 @@ class StudyTable:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of the table: its name in files, its heading for people, and what it has for each row."""
+    """One column of the table: its name in files, its heading for readers, and its value in each row."""
 
     name: str
     heading: str
@@ -101,7 +101,7 @@ def _state(grid: Grid, cell: Cell, contents: Contents) -> str:
 
 
 def make_table(grid: Grid, rows: Sequence[StudyRow], contents: Contents) -> StudyTable:
-    """Everything on one page."""
+    """The results of all cells as one table."""
     settings = list(_settings(grid, rows))
     always = [*settings, *_results(rows)]
     taken = {*(entry.name for entry in always), *(f"{name}_{end}" for name in _FIGURES for end in ("low", "high"))}
@@ -127,7 +127,7 @@ def _table(title: str, entries: Sequence[TableColumn], notes: list[str]) -> Stud
 
 
 def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
-    """What is not the same in all rows; where every variant has a label, the label stands for its settings."""
+    """Settings that differ between rows; where every variant has a label, the label replaces its settings."""
     variants = grid.study.variants
     labelled = all(variant.label is not None for variant in variants)
     if labelled:
@@ -169,7 +169,7 @@ def _rates(rows: Sequence[StudyRow]) -> list[float | None]:
 def grid_table(
     grid: Grid, rows: Sequence[StudyRow], contents: Contents, expected: Sequence[float | None]
 ) -> StudyTable:
-    """What will be run, before it is, and what of it is there and of no use."""
+    """The planned runs, before they start, and damaged ones that will be repeated."""
     settings = list(_settings(grid, rows))
     states = [row.state for row in rows]
     keys = [row.cell.key for row in rows]
@@ -184,12 +184,12 @@ def grid_table(
         ),
         TableColumn("key", "folder in runs/", keys, keys, numeric=False),
     ]
-    notes = [f"damaged: {why} It will be set aside and run again." for why in contents.damaged.values()]
+    notes = [f"damaged: {why} It will be moved aside and run again." for why in contents.damaged.values()]
     return _table(_title(grid.study, rows, {e.name for e in entries}), entries, notes)
 
 
 def _results(rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
-    """What every table has."""
+    """The columns that every table has."""
     devices = [row.records[0].devices if row.records else None for row in rows]
     yield TableColumn("devices", "devices", devices, [NOTHING if d is None else str(d) for d in devices])
     units = [row.records[0].throughput.unit if row.records else None for row in rows]
@@ -208,7 +208,7 @@ def _results(rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
 
 
 def _chosen(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
-    """The columns asked for."""
+    """The chosen columns."""
     for name in names:
         if name == IDEAL:
             ideals = [row.scaling.ideal if row.scaling else None for row in rows]
@@ -233,14 +233,14 @@ def figure(value: Figure | None, written: Callable[[float], str]) -> str:
 
 
 def _title(study: Study, rows: Sequence[StudyRow], shown: set[str]) -> str:
-    """What is the same in all rows: the workload, weak or strong, batch, rate, and how it was timed."""
+    """What all rows share: the workload, weak or strong scaling, batch, learning rate, and timing."""
     parts = [f"{study.name}: {study.scaling} scaling"]
     workloads = dict.fromkeys(str(row.cell.setting("workload")) for row in rows)
     if len(workloads) == 1:
         parts.insert(1, next(iter(workloads)))
     if study.scaling == "strong":
         wholes = dict.fromkeys(str(row.cell.settings["batch"]) for row in rows)
-        parts.append(f"batch {' and '.join(wholes)} in all")
+        parts.append(f"batch {' and '.join(wholes)} in total")
     elif "batch" not in shown:
         batch = next((b for b in _batches(rows) if b is not None), None)
         parts.append(f"batch {batch} per worker" if batch is not None else "the workload's own batch per worker")
@@ -258,13 +258,13 @@ def _title(study: Study, rows: Sequence[StudyRow], shown: set[str]) -> str:
 
 
 def _name(row: StudyRow, settings: Sequence[TableColumn], index: int) -> str:
-    """How a row is called in notes."""
+    """The name of a row in notes."""
     words = [f"{e.heading} {e.texts[index]}" if e.numeric else e.texts[index] for e in settings]
     return " · ".join(words) or row.cell.key
 
 
 def _notes(grid: Grid, rows: Sequence[StudyRow], names: Sequence[str], contents: Contents) -> list[str]:
-    """What went wrong, and warnings about figures and runs; a note that fits several rows is printed once."""
+    """Failures, and warnings about figures and runs; a note about several rows is printed once."""
     notes: dict[str, dict[str, str]] = {}
     for row, name in zip(rows, names, strict=True):
         warnings = [warning for record in row.records for warning in record.warnings]
@@ -276,7 +276,7 @@ def _notes(grid: Grid, rows: Sequence[StudyRow], names: Sequence[str], contents:
 
 
 def _printed_once(texts: Mapping[str, str], rows: int) -> str:
-    """A note with the rows it is about in front: a few by name, more of them by number."""
+    """A note, preceded by its rows: a few by name, many by their number."""
     where = "; ".join(texts) if len(texts) <= _NAMED_ROWS else f"{len(texts)} of {rows} rows, first {next(iter(texts))}"
     first, *others = dict.fromkeys(texts.values())
     return f"{where} (figures of the first): {first}" if others else f"{where}: {first}"
@@ -289,11 +289,11 @@ def _what_went_wrong(grid: Grid, row: StudyRow, contents: Contents) -> Iterator[
         if run.key in contents.failures:
             yield f"failed: {contents.failures[run.key].first_line}"
     if row.records and row.state != "done":
-        yield f"{row.state} are there."
+        yield f"{row.state} are finished."
 
 
 def _not_equal(study: Study, row: StudyRow) -> str | None:
-    """What was to be equal and was not: how much data there is, and so its last batch, is known only in the run."""
+    """What should be equal but is not: the size of the data, and so the last batch, is known only in the run."""
     if study.equal is None:
         return None
     asked = study.samples if study.equal == "samples" else row.cell.settings["steps"]
@@ -303,22 +303,22 @@ def _not_equal(study: Study, row: StudyRow) -> str | None:
     if made is None:
         return None
     if row.cell.setting("until_percent") is not None:
-        why = "it ended when it was precise enough: leave out until_percent"
+        why = "the run ended when it was precise enough: leave out until_percent"
     else:
         why = (
-            "the last batch of an epoch is smaller where the batch of all workers does not divide the data: choose one "
+            "the last batch of an epoch is smaller where the global batch does not divide the data: choose a batch "
             "that does, or a synthetic feed"
         )
     return f"{study.equal} are not equal, {made:,} of {asked:,}; {why}."
 
 
 def _unknown(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[str]:
-    """Columns that name no figure and no metric of any record."""
+    """Columns that are not a figure or a metric of any record."""
     metrics = {name for row in rows for r in row.records for v in r.learning.validation for name in v.metrics}
     for name in names:
         if name not in (IDEAL, *COLUMNS, *metrics) and any(row.records for row in rows):
             known = ", ".join((IDEAL, *COLUMNS, *sorted(metrics)))
-            yield f"Nothing is called {name!r} in these records. Columns: {known}."
+            yield f"The column {name!r} is not in these records: choose from {known}."
 
 
 def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTable:
@@ -348,7 +348,7 @@ def _texts(name: str, values: Sequence[CellValue]) -> list[str]:
 
 
 def plain(value: CellValue) -> Value | dict[str, float | None]:
-    """The value as JSON has it."""
+    """The value as JSON represents it."""
     if not isinstance(value, Figure):
         return value
     limited = {"host_limited": True} if value.host_limited else {}

@@ -1,1 +1,1 @@
-"""What each strategy sends, in plain Python."""
+"""The traffic that each strategy declares, in plain Python without torch."""

@@ -1,4 +1,4 @@
-"""What an all-reduce sends: every gradient once around a ring."""
+"""The traffic of an all-reduce: every gradient once around a ring."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,62 +13,66 @@ DDP_BYTES = 25 * 2**20
 """DDP's own bucket sizes."""
 
 BUCKET_PASSES = 2.0
-"""Memory passes of a gradient in DDP's bucket, which is cleared and then added to; one worker alone has them, too."""
+"""Memory passes of a gradient in DDP's bucket, which is zeroed and then added to; one worker alone has them too."""
 
 COPY_PASSES = 2.0
-"""Of gradients that are copied side by side: one into the copy, and one back."""
+"""Memory passes of gradients that are copied into one buffer: one into the copy, and one back."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllReduce(TransportClaim):
-    """Gradients are added up over all workers, bucket by bucket while backward goes on."""
+    """Gradients are summed over all workers, bucket by bucket, overlapped with backward."""
 
     bucket: Bytes | None = None
-    """Size at which a bucket is closed; by default DDP's own: 1 MiB for the first, then 25 MiB."""
+    """Size at which a bucket is closed; by default DDP's: 1 MiB for the first, then 25 MiB."""
 
     packs: int | None = None
     """One flat buffer of all gradients, exchanged in this many equal slices after backward."""
 
     small: Bytes | None = None
-    """Gradients below this size are exchanged together, the others each alone."""
+    """Gradients below this size are exchanged together, larger ones separately."""
 
     overlap: bool | None = None
     """Whether buckets start during backward; by default yes, except with packs, which need all gradients first."""
 
     reduce: Literal["mean", "sum"] = "mean"
-    """mean weighs workers by their samples; sum adds their means, as if the learning rate grew with workers."""
+    """mean weights workers by their samples; sum adds their means, as if the learning rate grew with workers."""
 
     def __post_init__(self) -> None:
         given = [f"{k}=" for k in ("bucket", "packs", "small") if getattr(self, k) is not None]
-        require(len(given) <= 1, f"allreduce: {' and '.join(given)} exclude one another: keep one way of grouping.")
-        require(self.bucket is None or self.bucket > 0, f"allreduce: bucket={self.bucket} must be above 0 bytes.")
-        require(self.packs is None or self.packs >= 1, f"allreduce: packs={self.packs} must be at least 1.")
+        require(len(given) <= 1, f"allreduce: {' and '.join(given)} cannot be combined: keep one way of grouping.")
         require(
-            self.small is None or self.small > 0, "allreduce: small=0 makes no sense: leave it out to switch it off."
+            self.bucket is None or self.bucket > 0,
+            f"allreduce: bucket={self.bucket} is not valid: it must be above 0 bytes.",
         )
         require(
+            self.packs is None or self.packs >= 1,
+            f"allreduce: packs={self.packs} is not valid: it must be at least 1.",
+        )
+        require(self.small is None or self.small > 0, "allreduce: small=0 is not valid: leave it out to switch it off.")
+        require(
             not (self.packs and self.overlap),
-            "allreduce: packs= with overlap=on makes no sense: a flat buffer of all gradients is complete only after "
-            "backward. Leave overlap out, or use bucket=.",
+            "allreduce: packs= cannot be combined with overlap=on: a flat buffer of all gradients is complete only "
+            "after backward. Leave overlap out, or use bucket=.",
         )
 
     @property
     def overlaps(self) -> bool:
-        """Whether an exchange may start before backward has ended."""
+        """Whether an exchange may start before the end of backward."""
         return self.overlap if self.overlap is not None else self.packs is None
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """What is applied: the mean over all workers' samples, or the sum of the workers' means."""
+        """The applied gradient: the mean over all workers' samples, or the sum of the workers' means."""
         return self.reduce
 
     def messages(self, payload: Payload, codec: CodecClaim | None, workers: int) -> tuple[MessageClaim, ...]:
-        """One for each bucket: its gradients around a ring, or what the codec makes of them."""
+        """One message per bucket: its gradients around a ring, or their encoded form."""
         return tuple(self._message(bucket, codec, workers) for bucket in self.buckets(payload))
 
     def _message(self, bucket: BucketShape, codec: CodecClaim | None, workers: int) -> MessageClaim:
         copies = COPY_PASSES if bucket.side_by_side else 0.0
-        # Coding reads every gradient where it is, so it puts them side by side at once.
+        # Encoding reads every gradient in place and writes one buffer, so it needs no separate copy.
         passes = BUCKET_PASSES + max(copies, codec.passes(workers) if codec is not None else 0.0)
         rounds = (Transfer("ring", bucket.payload_bytes),) if codec is None else codec.rounds(bucket)
         return MessageClaim(bucket, rounds, passes, self.overlaps)
@@ -78,16 +82,16 @@ class AllReduce(TransportClaim):
         return settled_buffers(payload, workers)
 
     def meaningless_for_changes(self) -> str | None:
-        """Changes of parameters are complete only after an update, so nothing of them overlaps with backward."""
+        """Parameter changes are complete only after an update, so they cannot overlap with backward."""
         return "overlap=on" if self.overlap else None
 
     def regrouped(self, bucket: int | None) -> "AllReduce":
-        """The same with buckets of so many bytes, or DDP's, that leave during backward."""
+        """The same strategy with buckets of this many bytes, or DDP's, sent during backward."""
         size = None if bucket is None else Bytes(bucket)
         return replace(self, bucket=size, packs=None, small=None, overlap=None)
 
     def buckets(self, payload: Payload) -> tuple[BucketShape, ...]:
-        """The messages of a step in the order in which they leave, last registered gradients first."""
+        """The messages of a step in sending order, last registered gradients first."""
         if not sum(payload.gradient_bytes):
             return ()
         if self.packs is not None:
@@ -118,7 +122,7 @@ def _buckets(payload: Payload, caps: tuple[int, int]) -> Iterator[BucketShape]:
 
 
 def _small(payload: Payload, limit: int) -> Iterator[BucketShape]:
-    """Gradients from `limit` on leave alone, the others wait until they are so many bytes together."""
+    """Gradients of at least `limit` bytes are sent alone; smaller ones wait until they reach it together."""
     size, waiting = 0, list[int]()
     for tensor in reversed(range(len(payload.gradient_bytes))):
         if payload.gradient_bytes[tensor] >= limit:
@@ -134,7 +138,7 @@ def _small(payload: Payload, limit: int) -> Iterator[BucketShape]:
 
 
 def _packs(payload: Payload, packs: int) -> Iterator[BucketShape]:
-    """One flat buffer in equal slices, which know no tensor borders; of no more slices than elements."""
+    """One flat buffer in equal slices that ignore tensor boundaries; at most one slice per element."""
     packs = max(1, min(packs, payload.elements))
     everything = tuple(reversed(range(len(payload.gradient_bytes))))
     sizes = _even(sum(payload.gradient_bytes), packs)

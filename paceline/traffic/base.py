@@ -1,4 +1,4 @@
-"""What a strategy sends, as transfers: a claim, checked against what the group counted."""
+"""Declared traffic of a strategy as transfers, which are checked against the bytes that the group counted."""
 
 import math
 from collections import Counter
@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 Pattern: TypeAlias = Literal["ring", "gather", "broadcast", "to_server", "from_server"]
 RoundPattern: TypeAlias = Literal["ring", "gather"]
-"""How one round of a codec moves between workers: summed on the way, or gathered by everybody."""
+"""How one round of a codec moves between workers: summed in transit, or gathered by all workers."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """One payload, the pattern it moves in, and how often."""
+    """One payload, its communication pattern, and how often it is sent."""
 
     pattern: Pattern
     payload_bytes: int
@@ -24,7 +24,7 @@ class Transfer:
     def sent_bytes(self, workers: int) -> float:
         """Bytes that one worker sends, on average over the workers and over the steps between two transfers.
 
-        ring: 2(n−1)/n·S. gather: everybody's S goes round to n−1 others, (n−1)·S.
+        ring: 2(n−1)/n·S. gather: every worker's S goes to n−1 others, (n−1)·S.
         broadcast: n−1 of n workers must get S from someone, (n−1)/n·S.
         to_server: S. from_server: a worker only receives.
         """
@@ -40,70 +40,70 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Payload:
-    """What a model has to exchange."""
+    """The gradients that a model has to exchange."""
 
     gradient_bytes: tuple[int, ...]
-    """Per parameter tensor that is trained, in order of registration."""
+    """Elements of each trained parameter tensor, in order of registration."""
 
     buffer_bytes: int
     element_bytes: int = 4
     """Bytes of one gradient element."""
 
     shapes: tuple[tuple[int, ...], ...] | None = None
-    """Of the same tensors; None: not known, and each is taken as a vector."""
+    """Shapes of the same tensors; None if unknown: then each is treated as a vector."""
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """Of one tensor, by its number in order of registration."""
+        """The shape of one tensor, by its number in order of registration."""
         return (self.gradient_bytes[tensor] // self.element_bytes,) if self.shapes is None else self.shapes[tensor]
 
     @property
     def elements(self) -> int:
-        """Of all gradients."""
+        """The number of elements of all gradients."""
         return sum(math.prod(self.shape(tensor)) for tensor in range(len(self.gradient_bytes)))
 
 
 @dataclass(frozen=True)
 class BucketShape:
-    """Gradients that leave as one message, as a codec sees them: tensor by tensor, or one flat piece."""
+    """Gradients of one message, as a codec sees them: tensor by tensor, or as one flat piece."""
 
     payload_bytes: int
     shapes: tuple[tuple[int, ...], ...]
     tensors: tuple[int, ...] = ()
-    """Their numbers in order of registration; of a flat piece all those that it may hold parts of."""
+    """Indices of its tensors in order of registration; for a flat piece, all tensors that it may hold parts of."""
 
     side_by_side: bool = False
     """Whether several pieces of memory have to be copied next to one another first."""
 
     @property
     def elements(self) -> int:
-        """Of all its tensors."""
+        """The number of elements of all its tensors."""
         return sum(math.prod(shape) for shape in self.shapes)
 
 
 @dataclass(frozen=True)
 class MessageClaim:
-    """One message of a step: the gradients in it, what travels of them, and the work on them."""
+    """One message of a step: its gradients, what is sent of them, and the work on them."""
 
     bucket: BucketShape
     rounds: tuple[Transfer, ...]
-    """One after the other: each needs the result of the one before."""
+    """Rounds in sequence: each needs the result of the previous one."""
 
     passes: float
-    """Memory passes over the gradients to get them into the message and back, coding included."""
+    """Memory passes over the gradients to move them into the message and back, including encoding."""
 
     overlaps: bool
-    """Whether it leaves as soon as its gradients are ready; otherwise after backward."""
+    """Whether it is sent as soon as its gradients are ready; otherwise after backward."""
 
 
 def settled_buffers(payload: Payload, workers: int) -> tuple[Transfer, ...]:
-    """Rank 0's buffers become everyone's at a settle."""
+    """At a settle, all workers take over the buffers of rank 0."""
     if payload.buffer_bytes and workers > 1:
         return (Transfer("broadcast", payload.buffer_bytes, per="settle"),)
     return ()
 
 
 def by_pattern(transfers: Iterable[Transfer], per: str) -> dict[str, int]:
-    """Payload bytes per pattern, of the transfers made once per `per`; a mean where they are not made every time."""
+    """Payload bytes per pattern of the transfers made once per `per`; a mean if they are not made every time."""
     totals: dict[str, int] = {}
     for transfer in transfers:
         if transfer.per == per:
@@ -112,7 +112,7 @@ def by_pattern(transfers: Iterable[Transfer], per: str) -> dict[str, int]:
 
 
 def claimed_bytes(transfers: Iterable[Transfer], *, first_step: int, steps: int, settles: int) -> dict[str, int]:
-    """Payload bytes per pattern that so many steps, after `first_step` earlier ones, and settles move.
+    """Payload bytes per pattern of this many steps, after `first_step` earlier ones, and of the settles.
 
     A transfer of every H steps is made after the steps H, 2 H, … of the whole training, whenever it was resumed.
     """
@@ -124,7 +124,7 @@ def claimed_bytes(transfers: Iterable[Transfer], *, first_step: int, steps: int,
 
 
 def added_up(transfers: Iterable[Transfer]) -> tuple[Transfer, ...]:
-    """The same transfers with those alike made one, in the order in which they first come."""
+    """The same transfers with equal ones merged, in order of first appearance."""
     totals: dict[tuple[Pattern, Literal["step", "settle"], int], int] = {}
     for transfer in transfers:
         alike = (transfer.pattern, transfer.per, transfer.every)

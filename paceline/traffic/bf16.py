@@ -1,4 +1,4 @@
-"""What travels as bfloat16: two bytes per element."""
+"""Traffic as bfloat16: two bytes per element."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The members of strategies by name, and the strategies that chains of them make. Needs no torch."""
+"""The parts of strategies by name, and the strategies that chains of them form. Does not import torch."""
 
 import importlib
 import itertools
@@ -24,12 +24,16 @@ MEMBERS: Mapping[str, Member] = {
         "every worker trains alone; the upper bound of throughput",
         "paceline.strategies.independent:IndependentStrategy",
     ),
-    "bf16": Member("what", Bf16, "gradients travel as bfloat16: half the bytes", "paceline.strategies.bf16:Bf16Codec"),
-    "fp16": Member("what", Fp16, "gradients travel as float16: half the bytes", "paceline.strategies.fp16:Fp16Codec"),
+    "bf16": Member(
+        "what", Bf16, "gradients in transit as bfloat16: half the bytes", "paceline.strategies.bf16:Bf16Codec"
+    ),
+    "fp16": Member(
+        "what", Fp16, "gradients in transit as float16: half the bytes", "paceline.strategies.fp16:Fp16Codec"
+    ),
     "allreduce": Member(
         "how",
         AllReduce,
-        "gradients are averaged over all workers while backward goes on",
+        "gradients are averaged over all workers, overlapped with backward",
         "paceline.strategies.allreduce:AllReduceStrategy",
     ),
     "ps": Member(
@@ -40,41 +44,41 @@ MEMBERS: Mapping[str, Member] = {
     ),
 }
 
-_WORDS = {"when": "when replicas agree", "what": "what travels", "how": "how it travels"}
+_WORDS = {"when": "schedule", "what": "codec", "how": "transport"}
 
 
 def resolve(text: str) -> ResolvedStrategy:
-    """The strategy that `text` names, its options and the combination checked.
+    """The strategy that `text` names; checks its options and the combination.
 
-    A chain is written outermost first: when replicas agree, what travels, how it travels; `bf16+allreduce`.
+    A chain is written as schedule+codec+transport, where parts may be left out: `bf16+allreduce`.
     """
     if (today := migrated_strategy(text)) != text:
-        raise SpecError(f"{text!r}: the format in transit is a part of its own now; write {today!r}.")
+        raise SpecError(f"{text!r} is an old spelling: the format in transit is now a separate part; write {today!r}.")
     chosen = [_chosen(part) for part in grammar.parse_chain(text, "strategy")]
     _refuse_order(chosen)
     return ResolvedStrategy(tuple(chosen))
 
 
 def resolve_member(text: str) -> ChosenMember:
-    """One part of a chain by itself, its options checked."""
+    """One part of a chain by itself; checks its options."""
     return _chosen(grammar.parse(text, "strategy"))
 
 
 def check(text: str) -> str:
-    """The strategy as it will be written in records; refused when it cannot exist."""
+    """The strategy as records spell it; refuses an invalid one."""
     return str(resolve(text))
 
 
 def exchanges(text: str) -> bool:
-    """Whether replicas of this strategy ever agree; where they do not, each trains alone.
+    """Whether replicas of this strategy ever synchronise; otherwise each trains alone.
 
-    What never agrees stands alone, so that of a chain nothing else need be known, nor the user's module imported.
+    A strategy that never synchronises has one part only, so a chain needs no further check and no import of user code.
     """
     return "+" in text or resolve(text).exchanges
 
 
 def with_codec(strategy: ResolvedStrategy, name: str) -> ResolvedStrategy | None:
-    """The same strategy with a codec of the catalogue; None where it has one already, or nothing travels."""
+    """The same strategy with a codec of the catalogue; None if it has one already, or sends nothing."""
     return strategy.with_codec(name, MEMBERS[name])
 
 
@@ -84,7 +88,7 @@ def _chosen(part: grammar.Part) -> ChosenMember:
 
 
 def _users_own(address: str) -> Member:
-    """A member of the user's own, `package.module:NAME`, where NAME is a `paceline.traffic.members.Member`."""
+    """A user-defined part, `package.module:NAME`, where NAME is a `paceline.traffic.members.Member`."""
     module, _, name = address.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -97,19 +101,19 @@ def _users_own(address: str) -> Member:
             f"or use one of {valid}."
         ) from error
     except AttributeError:
-        raise SpecError(f"The module {module!r} has no {name!r} for strategy {address!r}.") from None
+        raise SpecError(f"The module {module!r} has no {name!r} for strategy {address!r}: check the name.") from None
     if not isinstance(member, Member):
-        raise SpecError(f"{address} is a {type(member).__name__}, not a paceline.traffic.members.Member.")
+        raise SpecError(f"{address} is a {type(member).__name__}, not a paceline.traffic.members.Member: make it one.")
     return member
 
 
 def _refuse_order(chosen: Sequence[ChosenMember]) -> None:
     for first, second in itertools.pairwise(chosen):
         if first.member.kind == second.member.kind:
-            raise SpecError(f"{first.name} and {second.name} both say {_WORDS[first.member.kind]}: keep one of them.")
+            raise SpecError(f"{first.name} and {second.name} are both a {_WORDS[first.member.kind]}: keep one of them.")
         if KINDS.index(first.member.kind) > KINDS.index(second.member.kind):
             ordered = "+".join(str(part) for part in sorted(chosen, key=lambda part: KINDS.index(part.member.kind)))
             raise SpecError(
-                f"{first.name} says {_WORDS[first.member.kind]}, and stands before {second.name}, which says "
-                f"{_WORDS[second.member.kind]}: a chain is written when+what+how; write {ordered}."
+                f"{first.name}, a {_WORDS[first.member.kind]}, is before {second.name}, a "
+                f"{_WORDS[second.member.kind]}: the order is schedule+codec+transport; write {ordered}."
             )

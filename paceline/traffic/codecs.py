@@ -1,4 +1,4 @@
-"""What codecs share: gradients cast to a narrower format are still summable on the way."""
+"""Common parts of codecs: gradients in a narrower format can still be summed in transit."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,5 +17,5 @@ class CastClaim(CodecClaim):
     element_bytes: ClassVar[int] = 2
 
     def coded_bytes(self, bucket: BucketShape) -> tuple[int, ...]:
-        """As many elements, each so many bytes."""
+        """The number of elements times the bytes of each."""
         return (bucket.elements * self.element_bytes,)

@@ -1,4 +1,4 @@
-"""What combines with what, asked of the catalogue itself."""
+"""Which parts can be combined, according to the catalogue itself."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,12 +7,12 @@ from paceline.traffic.catalogue import MEMBERS
 from paceline.traffic.members import Member
 from paceline.traffic.resolved import ChosenMember, ResolvedStrategy
 
-PLAIN = "nothing before it"
+PLAIN = "transport only"
 ALONE = "alone"
 
 
 def combinations(members: Mapping[str, Member] = MEMBERS) -> tuple[tuple[str, ...], ...]:
-    """A table: a row for every member that stands before a transport, a column for every transport."""
+    """A table with a row for every part that may precede a transport, and a column for every transport."""
     transports = [name for name, member in members.items() if member.kind == "how"]
     outer = [name for name, member in members.items() if member.kind != "how"]
     rows = [("", ALONE, *(f"+{name}" for name in transports))]
@@ -22,7 +22,7 @@ def combinations(members: Mapping[str, Member] = MEMBERS) -> tuple[tuple[str, ..
 
 
 def as_markdown(rows: tuple[tuple[str, ...], ...]) -> str:
-    """The table as documentation holds it."""
+    """The table as Markdown, for the documentation."""
     return "\n".join(_lines(rows))
 
 

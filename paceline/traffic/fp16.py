@@ -1,4 +1,4 @@
-"""What travels as half precision: two bytes per element."""
+"""Traffic as half precision: two bytes per element."""
 
 from dataclasses import dataclass
 

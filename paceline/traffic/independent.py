@@ -1,4 +1,4 @@
-"""Independent replicas never agree, and send nothing."""
+"""Independent replicas never synchronise and send nothing."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,5 +14,5 @@ class Independent(ScheduleClaim):
 
     @property
     def every(self) -> int:
-        """One step is like any other: nothing is agreed on after it."""
+        """One: no step ends with a synchronisation, so all are alike."""
         return 1

@@ -1,4 +1,4 @@
-"""What a member of a chain declares: when replicas agree, what travels, and how it travels."""
+"""Interfaces of a chain's parts: when replicas synchronise (schedule), what is sent (codec), and how (transport)."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -9,12 +9,12 @@ from paceline.traffic.base import BucketShape, MessageClaim, Payload, RoundPatte
 
 Kind: TypeAlias = Literal["when", "what", "how"]
 KINDS: tuple[Kind, ...] = ("when", "what", "how")
-"""In the order in which a chain is written."""
+"""Schedule, codec and transport, in the order in which a chain is written."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One name of the catalogue: what it declares, and where it is carried out."""
+    """One entry of the catalogue: its declaration, and the class that implements it."""
 
     kind: Kind
     claim: type[Any]
@@ -22,75 +22,75 @@ class Member:
 
     summary: str
     implementation: str
-    """`package.module:Class` that carries it out with torch."""
+    """`package.module:Class` that implements it with torch."""
 
     def implemented(self) -> Any:
-        """The class that carries it out; imports torch, so only where a replica is made."""
+        """The class that implements it; this imports torch, so call it only to create a replica."""
         module, _, name = self.implementation.partition(":")
         return getattr(importlib.import_module(module), name)
 
 
 class ScheduleClaim(ABC):
-    """When replicas agree, which also decides what they agree on and who updates.
+    """When replicas synchronise, which also determines what they exchange and who updates.
 
-    Without a schedule gradients are agreed on in every step. A schedule of every H steps lets each worker update by
-    itself, with its own optimizer, and then agree on the change of its parameters since they last agreed.
+    Without a schedule, workers exchange gradients in every step. With a schedule of every H steps, each worker updates
+    by itself with its own optimizer; then they exchange the changes of their parameters since the last exchange.
     """
 
     exchanges: ClassVar[bool] = True
-    """False: never; the replicas go their own ways."""
+    """False if replicas never synchronise."""
 
     passes: ClassVar[float] = 0.0
-    """Memory passes over the parameters of taking their change and applying the agreed one."""
+    """Memory passes over the parameters to compute their change and to apply the synchronised one."""
 
     @property
     @abstractmethod
     def every(self) -> int:
-        """Steps from one agreement to the next."""
+        """Steps from one synchronisation to the next."""
 
 
 class CodecClaim(ABC):
-    """What travels of a bucket: how many bytes, in which rounds, and what coding costs."""
+    """What is sent of a bucket: the bytes, the rounds, and the cost of encoding."""
 
     patterns: ClassVar[tuple[RoundPattern, ...]]
-    """One for each round: `ring`, where what travels can be summed on the way, or `gather`."""
+    """One per round: `ring`, where the encoded data can be summed in transit, or `gather`."""
 
     encode_passes: ClassVar[float]
-    """Memory passes over the uncoded bytes to code them."""
+    """Memory passes over the original bytes to encode them."""
 
     decode_passes: ClassVar[float]
-    """The same to decode one worker's, or the sum."""
+    """Memory passes to decode the data of one worker, or the sum."""
 
     @abstractmethod
     def coded_bytes(self, bucket: BucketShape) -> tuple[int, ...]:
-        """Bytes that one worker hands over in each round, the same on every worker."""
+        """Bytes that one worker sends in each round, the same on every worker."""
 
     def passes(self, workers: int) -> float:
-        """Of a worker that codes its own and decodes the sum, or everybody's."""
+        """Memory passes of a worker that encodes its own data and decodes the sum, or the data of all workers."""
         return self.encode_passes + self.decode_passes * (workers if "gather" in self.patterns else 1)
 
     def rounds(self, bucket: BucketShape) -> tuple[Transfer, ...]:
-        """What the workers send one another of one bucket."""
+        """The transfers between workers for one bucket."""
         return tuple(Transfer(*each) for each in zip(self.patterns, self.coded_bytes(bucket), strict=True))
 
 
 class TransportClaim(ABC):
-    """How it travels: grouping, overlap, servers, and what combines with it."""
+    """How data is sent: grouping, overlap, servers, and which codecs and schedules it supports."""
 
     servers: int = 0
     """Server processes it starts."""
 
     bound: int | None = None
-    """Steps that a worker may be ahead of the slowest; None: no bound, or no lead at all."""
+    """Steps that a worker may be ahead of the slowest; None if there is no bound, or no lead at all."""
 
     rounds_of_codec: ClassVar[int | None] = None
-    """The most rounds that a codec may take; None: any number."""
+    """The most rounds that a codec may take; None for any number."""
 
     coded: ClassVar[str] = "yes"
-    """What of its traffic a codec codes, in the words of the table of combinations."""
+    """Which part of its traffic a codec encodes, as shown in the table of combinations."""
 
     carries_changes: ClassVar[bool] = True
-    """Whether it can also carry what workers agree on every H steps."""
+    """Whether it can also send the parameter changes of a schedule of every H steps."""
 
     @property
     def synchronous(self) -> bool:
@@ -99,17 +99,17 @@ class TransportClaim(ABC):
 
     @property
     def overlaps(self) -> bool:
-        """Whether an exchange may start before backward has ended."""
+        """Whether an exchange may start before the end of backward."""
         return False
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """What is applied: the mean over all workers' samples, or the sum of the workers' means."""
+        """The applied gradient: the mean over all workers' samples, or the sum of the workers' means."""
         return "mean"
 
     @property
     def server_place(self) -> Literal["shared", "own"] | None:
-        """Where servers run; None: on devices of their own where some are free, or there are no servers."""
+        """Where servers run; None for devices of their own if some are free, or if there are no servers."""
         return None
 
     @property
@@ -119,25 +119,25 @@ class TransportClaim(ABC):
 
     @property
     def clipping_refused(self) -> str | None:
-        """Why a gradient cannot be clipped by its norm, as `NAME makes no sense: …. REMEDY`; None: it can."""
+        """Why gradients cannot be clipped by their norm, as `NAME is not possible: …. REMEDY`; None if they can."""
         return None
 
     @abstractmethod
     def messages(self, payload: Payload, codec: CodecClaim | None, workers: int) -> tuple[MessageClaim, ...]:
-        """What travels in a step, in the order in which it leaves."""
+        """The messages of a step, in sending order."""
 
     @abstractmethod
     def settled(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """What is sent at a settle."""
+        """The transfers of a settle."""
 
     def meaningless_for_changes(self) -> str | None:
-        """An option, as it is written, that has no meaning where changes of parameters travel; None: all have one."""
+        """An option, as written, that does not apply to parameter changes; None if all apply."""
         return None
 
     def regrouped(self, bucket: int | None) -> "TransportClaim | None":
-        """The same with buckets of so many bytes, or of the usual size; None where nothing is grouped."""
+        """The same transport with buckets of this many bytes, or of the default size; None if it does not group."""
         return None
 
     def with_servers(self, servers: int) -> "TransportClaim | None":
-        """The same with so many servers; None where there are none."""
+        """The same transport with this many servers; None if it has none."""
         return None

@@ -1,4 +1,4 @@
-"""What parameter servers receive and send: every gradient to its server, every parameter back."""
+"""The traffic of parameter servers: every gradient to its server, every parameter back."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ DEFAULT_BOUND = 3
 
 
 def ranges(elements: int, parts: int) -> list[slice]:
-    """`parts` consecutive ranges of equal length to within one element: each server's share of a flat buffer."""
+    """`parts` consecutive ranges whose lengths differ by at most one element: each server's share of a flat buffer."""
     borders = [elements * part // parts for part in range(parts + 1)]
     return [slice(first, last) for first, last in pairwise(borders)]
 
@@ -33,7 +33,7 @@ class ParameterServer(TransportClaim):
     """Server processes; each owns an equal range of all parameters, large tensors split between them."""
 
     mode: Mode = "sync"
-    """sync: one update from all workers' gradients. async: one per worker. stale: async within a bound."""
+    """sync: one update from all workers' gradients. async: one update per worker. stale: async within a bound."""
 
     bound: int | None = None
     """stale only: steps a worker may be ahead of the slowest; 3 unless given."""
@@ -42,7 +42,7 @@ class ParameterServer(TransportClaim):
     """shared: servers run on the workers' devices. own: on devices of their own. By default own where one is free."""
 
     device: ServerDevice = "cpu"
-    """What servers update on."""
+    """The device on which servers update."""
 
     def __post_init__(self) -> None:
         require(1 <= self.servers <= 64, f"ps: servers={self.servers} is not valid: it must be from 1 to 64.")
@@ -50,12 +50,12 @@ class ParameterServer(TransportClaim):
         choose(self.place or "own", get_args(Place), "place of ps")
         choose(self.device, get_args(ServerDevice), "device of ps")
         if self.mode == "stale" and self.bound is None:
-            object.__setattr__(self, "bound", DEFAULT_BOUND)  # records show the bound that held
+            object.__setattr__(self, "bound", DEFAULT_BOUND)  # records show the bound that applied
         require(
             self.mode == "stale" or self.bound is None,
-            f"ps: bound={self.bound} has no meaning with mode={self.mode}: leave it out, or use mode=stale.",
+            f"ps: bound={self.bound} cannot be combined with mode={self.mode}: leave it out, or use mode=stale.",
         )
-        require(self.bound is None or self.bound >= 0, f"ps: bound={self.bound} must be at least 0.")
+        require(self.bound is None or self.bound >= 0, f"ps: bound={self.bound} is not valid: it must be at least 0.")
 
     @property
     def synchronous(self) -> bool:
@@ -64,7 +64,7 @@ class ParameterServer(TransportClaim):
 
     @property
     def server_place(self) -> Place | None:
-        """Where servers run; None: on devices of their own where some are free."""
+        """Where servers run; None for devices of their own if some are free."""
         return self.place
 
     @property
@@ -74,16 +74,16 @@ class ParameterServer(TransportClaim):
 
     @property
     def clipping_refused(self) -> str | None:
-        """Without a barrier no server ever has the gradient of all workers."""
+        """Without a barrier, no server ever has the gradients of all workers."""
         if self.synchronous:
             return None
         return (
-            f"ps:mode={self.mode} makes no sense: there is no common gradient to take the norm of. "
+            f"ps:mode={self.mode} is not possible: there is no common gradient to take the norm of. "
             "Use mode=sync, or leave --clip-norm out."
         )
 
     def messages(self, payload: Payload, codec: CodecClaim | None, workers: int) -> tuple[MessageClaim, ...]:
-        """All gradients to the servers, coded if they are, and all parameters back."""
+        """All gradients to the servers, encoded if there is a codec, and all parameters back."""
         total = sum(payload.gradient_bytes)
         if not total:
             return ()
@@ -98,11 +98,11 @@ class ParameterServer(TransportClaim):
         return [BucketShape(size * payload.element_bytes, ((size,),)) for size in sizes]
 
     def settled(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """Buffers; without a barrier everybody also pulls the same parameters."""
+        """Buffers; without a barrier, all workers also pull the same parameters."""
         total = sum(payload.gradient_bytes)
         agree = () if self.synchronous or workers == 1 else (Transfer("from_server", total, per="settle"),)
         return (*agree, *settled_buffers(payload, workers))
 
     def with_servers(self, servers: int) -> "ParameterServer":
-        """The same with so many servers."""
+        """The same transport with this many servers."""
         return replace(self, servers=servers)

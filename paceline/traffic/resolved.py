@@ -1,4 +1,4 @@
-"""A strategy as it was asked for, checked: when replicas agree, what travels, and how."""
+"""A validated strategy: its schedule, codec and transport."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from paceline.traffic.members import CodecClaim, Kind, Member, ScheduleClaim, Tr
 
 @dataclass(frozen=True)
 class ChosenMember:
-    """One part of a chain: its name, what the catalogue says about it, and its options."""
+    """One part of a chain: its name, its entry in the catalogue, and its options."""
 
     name: str
     member: Member
@@ -23,29 +23,29 @@ class ChosenMember:
 
 @dataclass(frozen=True)
 class ResolvedStrategy:
-    """The parts of a chain, and all that plans, workers and projections ask of them together.
+    """The parts of a chain, and what plans, workers and projections need to know about them together.
 
-    Without a schedule replicas agree on gradients in every step; without a codec these travel as they are.
+    Without a schedule, replicas exchange gradients in every step; without a codec, these are sent unencoded.
     """
 
     chosen: tuple[ChosenMember, ...]
-    """At most one of each kind, in the order when, what, how."""
+    """At most one of each kind, in the order schedule, codec, transport."""
 
     def __post_init__(self) -> None:
         when, what, how = self.part("when"), self.part("what"), self.part("how")
         if when is not None and not when.claim.exchanges:
             if extra := what or how:
-                raise SpecError(f"{when.name} exchanges nothing, so {extra} has no meaning after it: leave one out.")
+                raise SpecError(f"{when.name} exchanges nothing, so {extra} cannot follow it: leave one out.")
             return
         if how is None:
             named = "+".join(str(part) for part in self.chosen)
-            raise SpecError(f"{named} does not say how it travels: write {named}+allreduce, or another transport.")
+            raise SpecError(f"{named} has no transport: write {named}+allreduce, or another transport.")
         if when is not None:
             _refuse_changes(when, how)
         most = how.claim.rounds_of_codec
         if what is not None and most is not None and len(what.claim.patterns) > most:
             raise SpecError(
-                f"{what.name} takes {len(what.claim.patterns)} rounds, and {how.name} answers after {most}: use "
+                f"{what.name} takes {len(what.claim.patterns)} rounds, but {how.name} supports {most}: use "
                 f"{what}+allreduce, or a codec of one round."
             )
 
@@ -53,47 +53,47 @@ class ResolvedStrategy:
         return "+".join(str(part) for part in self.chosen)
 
     def part(self, kind: Kind) -> ChosenMember | None:
-        """The part that says when, what or how; None where none was named."""
+        """The schedule, codec or transport of the chain; None if it has none."""
         return next((part for part in self.chosen if part.member.kind == kind), None)
 
     @property
     def when(self) -> ScheduleClaim | None:
-        """The schedule; None: gradients are agreed on in every step."""
+        """The schedule; None if gradients are exchanged in every step."""
         part = self.part("when")
         return None if part is None else part.claim
 
     @property
     def codec(self) -> CodecClaim | None:
-        """What codes each bucket; None: it travels as it is."""
+        """The codec of each bucket; None if it is sent unencoded."""
         part = self.part("what")
         return None if part is None else part.claim
 
     @property
     def how(self) -> TransportClaim | None:
-        """The transport; None: nothing travels."""
+        """The transport; None if nothing is sent."""
         part = self.part("how")
         return None if part is None else part.claim
 
-    # What a plan asks
+    # What a plan needs to know
 
     @property
     def exchanges(self) -> bool:
-        """Whether replicas ever agree."""
+        """Whether replicas ever synchronise."""
         return self.how is not None
 
     @property
     def every(self) -> int:
-        """Steps from one agreement to the next."""
+        """Steps from one synchronisation to the next."""
         return 1 if self.when is None else self.when.every
 
     @property
     def synchronous(self) -> bool:
-        """Whether in every step all workers arrive before any may update; with a schedule each updates by itself."""
+        """Whether in every step all workers arrive before any may update; with a schedule, each updates by itself."""
         return self.how is not None and self.how.synchronous and self.when is None
 
     @property
     def same_steps(self) -> bool:
-        """Whether all workers have to make the same number of steps, because they wait for one another at times."""
+        """Whether all workers must make the same number of steps, because they wait for one another at some point."""
         return self.how is not None and self.how.synchronous
 
     @property
@@ -103,12 +103,12 @@ class ResolvedStrategy:
 
     @property
     def bound(self) -> int | None:
-        """Steps that a worker may be ahead of the slowest; None: no bound, or no lead at all."""
+        """Steps that a worker may be ahead of the slowest; None if there is no bound, or no lead at all."""
         return None if self.how is None else self.how.bound
 
     @property
     def server_place(self) -> Literal["shared", "own"] | None:
-        """Where servers run; None: on devices of their own where some are free, or there are no servers."""
+        """Where servers run; None for devices of their own if some are free, or if there are no servers."""
         return None if self.how is None else self.how.server_place
 
     @property
@@ -118,23 +118,23 @@ class ResolvedStrategy:
 
     @property
     def overlaps(self) -> bool:
-        """Whether an exchange may start before backward has ended."""
+        """Whether an exchange may start before the end of backward."""
         return self.how is not None and self.how.overlaps and self.when is None
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """What is applied: the mean over all workers' samples, or the sum of the workers' means."""
+        """The applied gradient: the mean over all workers' samples, or the sum of the workers' means."""
         return "mean" if self.how is None else self.how.reduction
 
     @property
     def clipping_refused(self) -> str | None:
-        """Why a gradient cannot be clipped by its norm, as `NAME makes no sense: …. REMEDY`; None: it can."""
+        """Why gradients cannot be clipped by their norm, as `NAME is not possible: …. REMEDY`; None if they can."""
         return None if self.how is None else self.how.clipping_refused
 
-    # What travels
+    # What is sent
 
     def messages(self, payload: Payload, workers: int) -> tuple[MessageClaim, ...]:
-        """What travels for one agreement, in the order in which it leaves."""
+        """The messages of one synchronisation, in sending order."""
         if self.how is None:
             return ()
         messages = self.how.messages(payload, self.codec, workers)
@@ -148,26 +148,26 @@ class ResolvedStrategy:
         return replace(message, rounds=rounds, passes=passes, overlaps=False)
 
     def transfers(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
-        """What one worker sends and receives in a step, every so many steps, and at a settle."""
+        """The transfers of one worker in a step, every few steps, and at a settle."""
         if self.how is None:
-            return ()  # not even buffers: the replicas do not agree
+            return ()  # not even buffers: the replicas do not synchronise
         moved = [transfer for message in self.messages(payload, workers) for transfer in message.rounds]
-        # A settle brings parameters into agreement, too, wherever between two agreements it comes.
+        # A settle also synchronises parameters, wherever it falls between two synchronisations.
         agreed = [replace(t, per="settle", every=1) for t in moved] if self.when is not None else []
         return added_up([*moved, *agreed, *self.how.settled(payload, workers)])
 
-    # What else could be asked for
+    # Variants of the strategy
 
     def regrouped(self, bucket: int | None) -> "ResolvedStrategy | None":
-        """The same with buckets of so many bytes, or of the usual size; None where nothing is grouped."""
+        """The same strategy with buckets of this many bytes, or of the default size; None if it does not group."""
         return self._with_how(None if self.how is None else self.how.regrouped(bucket))
 
     def with_servers(self, servers: int) -> "ResolvedStrategy | None":
-        """The same with so many servers; None where there are none."""
+        """The same strategy with this many servers; None if it has none."""
         return self._with_how(None if self.how is None else self.how.with_servers(servers))
 
     def with_codec(self, name: str, member: Member) -> "ResolvedStrategy | None":
-        """The same with this codec, if it has none; None where it has one, or nothing travels."""
+        """The same strategy with this codec; None if it already has one, or sends nothing."""
         if self.how is None or self.codec is not None:
             return None
         coded = ChosenMember(name, member, member.claim())
@@ -182,11 +182,11 @@ class ResolvedStrategy:
 def _refuse_changes(when: ChosenMember, how: ChosenMember) -> None:
     if not how.claim.carries_changes:
         raise SpecError(
-            f"{when} lets workers update by themselves, and with {how.name} only servers update: use {when}+allreduce."
+            f"{when} lets workers update by themselves, but with {how.name} only servers update: use {when}+allreduce."
         )
     option = how.claim.meaningless_for_changes()
     if option is not None:
         raise SpecError(
-            f"{how.name}:{option} has no meaning with {when}: what it exchanges is complete only after an update. "
+            f"{how.name}:{option} cannot be combined with {when}: its payload is complete only after an update. "
             "Leave it out."
         )

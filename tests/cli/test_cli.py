@@ -61,7 +61,7 @@ WRONG = {
     "unknown strategy": (["train", "vae", "--steps", "1", "--strategy", "alreduce"], "Did you mean 'allreduce'?"),
     "unknown option": (["train", "vae:chanels=3", "--steps", "1"], "Did you mean 'channels'?"),
     "unknown feed": (["train", "vae", "--steps", "1", "--feed", "data"], "Valid: dataset, synthetic"),
-    "two transports": (["train", "vae", "--steps", "1", "--strategy", "ps+allreduce"], "both say how it travels"),
+    "two transports": (["train", "vae", "--steps", "1", "--strategy", "ps+allreduce"], "are both a transport"),
     "negative count": (["train", "vae", "--steps", "-1"], "--steps -1 is not valid: it must be at least 1"),
     "words for a count": (["train", "vae", "--steps", "1", "--workers", "two"], "--workers two is not valid"),
     "a part of a sample": (

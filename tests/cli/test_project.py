@@ -70,7 +70,7 @@ def test_words_come_first_then_the_table(file: Path) -> None:
     lines = finished.stdout.splitlines()
     assert lines[0].startswith("mine: 16 workers would reach ")
     assert "At an efficiency of 80% or better" in finished.stdout
-    assert "cost of a million" in finished.stdout
+    assert "cost per million" in finished.stdout
     assert "…" not in finished.stdout
 
 
@@ -170,16 +170,16 @@ def test_time_to_a_loss_is_read_from_the_runs_themselves(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--workers", "5000"), "more than 1024 times the 2 that were measured"),
+        (("--workers", "5000"), "more than 1024 times the measured 2"),
         (("--batch", "10000"), "too far from the measured 8"),
         (("--device-speed", "1000"), "from 0.01 to 100"),
         (("--feed-speed", "0"), "--feed-speed 0 is not valid"),
         (("--strategy", "alreduce"), "allreduce"),
-        (("--workers", "4", "--workers-per-node", "2"), "a network that is unknown"),
+        (("--workers", "4", "--workers-per-node", "2"), "need a network, which is not known"),
         (("--break-even", "ps"), "--network 1Gbps,latency=50us --workers-per-node 1"),
         (("--network", "fast"), "write it like 1Gbps"),
         (("--series", "other"), "choose with --series one of: vae allreduce dataset, vae independent dataset"),
-        (("--to-loss", "0.1"), "runs of none came down"),
+        (("--to-loss", "0.1"), "runs of none reached"),
     ],
 )
 def test_what_runs_cannot_tell_is_refused_with_a_reason(study: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -192,13 +192,13 @@ def test_what_runs_cannot_tell_is_refused_with_a_reason(study: Path, arguments: 
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("workers,throughput\n1,100\n", (), "takes two counts"),
+        ("workers,throughput\n1,100\n", (), "needs at least two counts"),
         ("workers,throughput\n1,0\n2,100\n", (), "line 2: throughput '0' is not valid"),
         ("workers,throughput\n1,fast\n2,100\n", (), "line 2: throughput 'fast' is not valid"),
-        ("workers,throughput\n1,100\n2,50\n4,1\n8,0.001\n", (), "from what any law of scaling gives"),
-        (TABLE, ("--workers", "0..4"), "a range goes up from 1"),
+        ("workers,throughput\n1,100\n2,50\n4,1\n8,0.001\n", (), "from what any scaling law predicts"),
+        (TABLE, ("--workers", "0..4"), "a range ascends from 1 or more"),
         (TABLE, ("--workers", "many"), "write a range or a list"),
-        (TABLE, ("--workers", "5000"), "too far for 3 counts"),
+        (TABLE, ("--workers", "5000"), "too far to project from 3 worker counts"),
         (TABLE, ("--workers-per-node", "0"), "must be at least 1"),
         (TABLE, ("--network", "1Gbps"), "it does not say what is exchanged"),
         (TABLE, ("--break-even", "ps"), "it does not say what is exchanged"),
@@ -230,8 +230,8 @@ def test_a_wrong_request_ends_with_2_and_a_remedy(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nodes\n1\n", "asks for nothing"),
-        ("workers\n", "asks for nothing"),
+        ("nodes\n1\n", "has no points"),
+        ("workers\n", "has no points"),
         ("workers\nmany\n", "line 2: workers 'many' is not valid"),
         ("workers,nodes\n2,4\n", "4 nodes for 2 workers"),
         ("workers,batch\n2,-1\n", "batch '-1' is not valid"),

@@ -211,12 +211,15 @@ WRONG: dict[str, tuple[list[str], str]] = {
             "--scaling",
             "strong",
         ],
-        "batch = 64 in all cannot be divided among 3 workers",
+        "batch = 64 in total cannot be divided among 3 workers",
     ),
     "a table nowhere": (["vae", "--steps", "1", "--csv", "nowhere/out.csv"], "--csv nowhere/out.csv cannot be written"),
     "a folder nowhere": (["vae", "--steps", "1", "--out", "/proc/nowhere"], "choose another folder"),
     "a folder in a file": (["vae", "--steps", "1", "--out", "bad.toml/below"], "choose another folder"),
-    "a folder with other things": (["vae", "--steps", "1", "--out", "."], "and no study: choose an empty folder"),
+    "a folder with other things": (
+        ["vae", "--steps", "1", "--out", "."],
+        "and no study: choose an empty or a new folder",
+    ),
     "a date": (["date.toml"], "batch = 1979-05-27 is not valid"),
     "a word for a number": (["word.toml"], "--batch 'x' is not valid: it must be a whole number"),
     "a name that leads elsewhere": (["elsewhere.toml"], "--name '..' is not valid"),
@@ -295,7 +298,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path, scratc
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
     assert process.returncode == 1
-    assert "Stopped by the user. 1 of 3 runs are finished and kept. Give the same command to resume the study." in said
+    assert "1 of 3 runs are finished and saved. Repeat the same command to resume the study." in said
     assert "Traceback" not in said
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
     assert not [p for p in Path(scratch).iterdir() if p.name.startswith("paceline-")]

@@ -144,9 +144,9 @@ def test_reasons_are_busy_and_stolen_cores_late_steps_and_slow_links() -> None:
         "cores were 85 % busy",
         "other machines on the same host had 4 % of the cores' time (steal)",
         "forward, backward and update made a step 5% longer than on the device",
-        "the link of n1 carried 90% of what was asked for",
+        "the link of n1 carried 90% of the requested rate",
     ]
-    assert host_limits(**{**fine, "busy_percent": None}) == ["how busy cores were is not known"]
+    assert host_limits(**{**fine, "busy_percent": None}) == ["the utilisation of the cores is unknown"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_every_node_can_have_its_own_device() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"device": "emulated:h100"}, "emulated:h100 is not known. Published: .*2080ti"),
+        ({"device": "emulated:h100"}, "emulated:h100 is not known: use one of .*2080ti"),
         ({"device": "emulated:2080ti", "workload": "nmt"}, "No rate of nmt on 2080ti is published, only of resnet18"),
         ({"device": "emulated:rate=-1"}, "above 0"),
         ({"device": "emulated:rate=fast"}, "'fast' is not a number"),

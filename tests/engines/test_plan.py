@@ -39,7 +39,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
         SpecError,
         "'sp' is not a known strategy.*Valid: independent, bf16, fp16, allreduce, ps",
     ),
-    "chain": ({"strategy": "allreduce+ps"}, SpecError, "allreduce and ps both say how it travels: keep one of them"),
+    "chain": ({"strategy": "allreduce+ps"}, SpecError, "allreduce and ps are both a transport: keep one of them"),
     "unknown feed": ({"feed": "datset"}, SpecError, "'datset' is not a known feed. Did you mean 'dataset'"),
     "feed that cannot work": (
         {"feed": "synthetic:prefetch=2"},
@@ -71,12 +71,12 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {
     "a norm of no common gradient, async": (
         {"strategy": "ps:mode=async", "clip_norm": 1.0},
         SpecError,
-        "--clip-norm with ps:mode=async makes no sense.*Use mode=sync, or leave --clip-norm out",
+        "--clip-norm with ps:mode=async is not possible.*Use mode=sync, or leave --clip-norm out",
     ),
     "a norm of no common gradient, stale": (
         {"strategy": "ps:mode=stale", "clip_norm": 1.0},
         SpecError,
-        "--clip-norm with ps:mode=stale makes no sense",
+        "--clip-norm with ps:mode=stale is not possible",
     ),
     "servers on GPUs of a CPU run": (
         {"strategy": "ps:device=gpu"},

@@ -133,7 +133,7 @@ def test_series_are_told_apart_by_what_names_them(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     table = read(written(tmp_path, "workers,throughput,mood\n1,10,good\n2,19,fair\n"))
-    assert table.notes == ("Columns that were not read: mood.",)
+    assert table.notes == ("Ignored columns: mood.",)
     assert audit(table) == []
 
 
@@ -147,8 +147,8 @@ def test_workers_follow_from_devices_and_workers_on_each(tmp_path: Path) -> None
     [
         ("", "has no rows: write headings"),
         ("workers,throughput\n", "has no rows: write headings"),
-        ("a,b\n1,2\n", r"line 1: none of the headings \(a, b\) counts workers: name one `workers` or `gpus`"),
-        ("workers,mood\n1,2\n", r"line 1: none of the headings \(workers, mood\) is a figure"),
+        ("a,b\n1,2\n", r"line 1: none of the headings \(a, b\) is a worker count: name one `workers` or `gpus`"),
+        ("workers,mood\n1,2\n", r"line 1: none of the headings \(workers, mood\) is a result"),
         ("workers,np,images/s\n1,1,2\n", "line 1: 'workers' and 'np' both mean workers: keep one"),
         ("workers,images/s\n1,10\n2\n", "line 3: 1 cells, but 2 headings"),
         ("workers,images/s\n1,1,234\n", "line 2: 3 cells, but 2 headings; quote numbers with commas"),
@@ -157,7 +157,7 @@ def test_workers_follow_from_devices_and_workers_on_each(tmp_path: Path) -> None
         ("workers,images/s\n1,inf\n", "line 2: images/s 'inf' is not valid"),
         ("workers,images/s\n1.5,10\n", "line 2: workers '1.5' is not valid: it must be a whole number above 0"),
         ("workers,images/s\n0,10\n", "line 2: workers '0' is not valid"),
-        ("workers,images/s\n,10\n", "line 2: the count of workers is missing"),
+        ("workers,images/s\n,10\n", "line 2: the worker count is missing"),
         ("workers;images/s\n1;12,5\n", "line 2: images/s '12,5' is not valid"),
         ("workers,time\n1,soon\n", "line 2: time 'soon' is not valid"),
     ],

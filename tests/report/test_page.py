@@ -162,12 +162,10 @@ def test_a_place_that_cannot_be_written_is_refused(made: Path, tmp_path: Path) -
 
 def test_two_thousand_runs_make_a_page_of_less_than_ten_megabytes(tmp_path: Path) -> None:
     folder = large(tmp_path, settings=999)
-    before = time.process_time()
     results = read([folder])
     text = page(results, sections(results))
     assert sum(len(row.runs) for row in results.rows) == 2000
     assert len(text.encode()) < 10e6
-    assert time.process_time() - before < 20
 
 
 @pytest.mark.prove

@@ -318,7 +318,7 @@ def test_clipping_by_the_global_norm_needs_sync(mode: str) -> None:
 )
 def test_an_optimizer_that_looks_at_whole_tensors_is_refused(factory: str, options: dict[str, float]) -> None:
     recipe = OptimizerRecipe(factory=f"torch.optim:{factory}", options=options)
-    with pytest.raises(SpecError, match=f"{factory}: a server updates ranges .* tensor borders"):
+    with pytest.raises(SpecError, match=f"{factory}: a server updates ranges .* tensor boundaries"):
         with_replicas(1, ParameterServer(), recipe, lambda *_: None)
 
 
@@ -334,9 +334,9 @@ def test_every_elementwise_optimizer_of_torch_resumes_bit_for_bit(factory: str) 
     ("text", "message"),
     [
         ("ps:servers=0", "servers=0 is not valid: it must be from 1 to 64"),
-        ("ps:bound=2", "bound=2 has no meaning with mode=sync"),
-        ("ps:mode=async,bound=2", "bound=2 has no meaning with mode=async"),
-        ("ps:mode=stale,bound=-1", "bound=-1 must be at least 0"),
+        ("ps:bound=2", "bound=2 cannot be combined with mode=sync"),
+        ("ps:mode=async,bound=2", "bound=2 cannot be combined with mode=async"),
+        ("ps:mode=stale,bound=-1", "bound=-1 is not valid: it must be at least 0"),
         ("ps:mode=slow", "'slow' is not a known value.*Valid: sync, async, stale"),
         ("ps:server=2", "Did you mean 'servers'"),
     ],
@@ -352,7 +352,7 @@ def test_the_bound_that_holds_is_written() -> None:
 
 
 def test_cores_must_be_given_for_every_server() -> None:
-    with pytest.raises(SpecError, match="cores for 1 servers do not fit servers=2"):
+    with pytest.raises(SpecError, match="cores for 1 servers do not match servers=2"):
         ParameterServerStrategy(ParameterServer(servers=2), site=ServerSite(cores=[[0]]))
 
 

@@ -157,10 +157,10 @@ def test_changes_are_claimed_every_so_many_steps_and_at_every_settle() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("toys:LOWRANK+ps", "toys:LOWRANK takes 2 rounds, and ps answers after 1: use toys:LOWRANK.allreduce"),
-        ("toys:EVERY:steps=4+ps", "toys:EVERY:steps=4 lets workers update by themselves, and with ps only servers"),
-        ("toys:EVERY+allreduce:overlap=on", "allreduce:overlap=on has no meaning with toys:EVERY.*Leave it out"),
-        ("toys:EVERY", "toys:EVERY does not say how it travels: write toys:EVERY.allreduce"),
+        ("toys:LOWRANK+ps", "toys:LOWRANK takes 2 rounds, but ps supports 1: use toys:LOWRANK.allreduce"),
+        ("toys:EVERY:steps=4+ps", "toys:EVERY:steps=4 lets workers update by themselves, but with ps only servers"),
+        ("toys:EVERY+allreduce:overlap=on", "allreduce:overlap=on cannot be combined with toys:EVERY.*Leave it out"),
+        ("toys:EVERY", "toys:EVERY has no transport: write toys:EVERY.allreduce"),
         ("toys:LOWRANK:rank=0+allreduce", "rank=0 must be at least 1"),
         ("toys:LOWRANK:ranks=2+allreduce", "Did you mean 'rank'"),
     ],

@@ -78,7 +78,7 @@ def test_different_counts_are_refused_on_every_worker_at_the_first_exchange() ->
 
     results: Any = run_in_process(2, work)
     assert len(set(results)) == 1
-    assert "Workers bring different numbers of samples, [8, 9]: pass share=Share(" in results[0]
+    assert "Workers have different numbers of samples, [8, 9]: pass share=Share(" in results[0]
 
 
 def test_shares_that_are_given_are_checked_without_asking_anyone() -> None:
@@ -90,7 +90,7 @@ def test_shares_that_are_given_are_checked_without_asking_anyone() -> None:
             shares.weight(Share(1, samples, 99))
             shares.check(samples)
         shares.weight(Share(3, 3, 99))
-        with pytest.raises(ReplicaMisuse, match=r"exchange\(4\) does not match the 3 samples that backward was told"):
+        with pytest.raises(ReplicaMisuse, match=r"exchange\(4\) does not match the 3 samples given to backward"):
             shares.check(4)
         return len(asked)
 

@@ -25,7 +25,7 @@ from paceline.studies.grid import spread
         ({"batch": datetime.date(1979, 5, 27)}, "batch = 1979-05-27 is not valid: write a number, a word"),
         ({"variant": [{"lr": [0.1, datetime.time(7, 32)]}]}, "lr = 07:32:00 is not valid"),
         ({"name": ""}, "--name '' is not valid: it names the study's folder"),
-        ({"name": ".."}, "--name '..' is not valid: it names the study's folder, and needs a letter or a digit"),
+        ({"name": ".."}, "--name '..' is not valid: it names the study's folder and must contain a letter or a digit"),
         ({"name": "/:x"}, "--name '/:x' is not valid"),
         ({"repeats": 0}, "--repeats 0 is not valid: it must be at least 1"),
         ({"repeats": "two"}, "--repeats 'two' is not valid: it must be a whole number"),
@@ -34,9 +34,9 @@ from paceline.studies.grid import spread
         ({"columns": ["loss", 3]}, "it must be a list of names"),
         ({"per_epoch": 1}, "--per-epoch 1 is not valid: it must be true or false"),
         ({"scaling": "week"}, "Did you mean 'weak'?"),
-        ({"scaling": "strong"}, "give the batch of all together, batch = …"),
+        ({"scaling": "strong"}, "give the global batch, batch = …"),
         ({"equal": "samples"}, 'equal = "samples" needs samples = …'),
-        ({"equal": "updates", "epochs": 1}, "neither epochs nor seconds"),
+        ({"equal": "updates", "epochs": 1}, "without epochs or seconds"),
         ({"samples": 64}, 'samples = 64 needs equal = "samples"'),
         ({"variant": {"workers": 1}}, "it must be [[variant]] tables"),
         ({"variant": [{"strategi": "ps"}]}, "Did you mean 'strategy'?"),
@@ -81,7 +81,7 @@ def test_full_sizes_win_over_the_file_and_flags_over_both() -> None:
 
 
 def test_full_without_full_sizes_is_refused() -> None:
-    with pytest.raises(SpecError, match="no \\[full\\] sizes"):
+    with pytest.raises(SpecError, match="no \\[full\\] settings"):
         make_study({"name": "tried", "workload": "vae", "steps": 4}, full=True)
 
 

@@ -81,7 +81,7 @@ def test_weak_scaling_keeps_the_batch_of_a_worker_and_strong_scaling_that_of_all
 
 def test_a_global_batch_that_does_not_divide_is_refused_with_the_numbers() -> None:
     (cell,) = spread(study(workers=[1, 3], batch=64, scaling="strong")).impossible
-    assert cell.problem == "batch = 64 in all cannot be divided among 3 workers: use a multiple of 3."
+    assert cell.problem == "batch = 64 in total cannot be divided among 3 workers: use a multiple of 3."
 
 
 def test_equal_samples_are_equal() -> None:
@@ -89,7 +89,7 @@ def test_equal_samples_are_equal() -> None:
     grid = spread(make_study(table))
     assert settings(grid, "workers", "steps") == [(1, 80), (1, 80), (2, 40), (4, 20)]
     (cell,) = spread(make_study({**table, "workers": [2, 3]})).impossible
-    assert cell.problem == "samples = 640 cannot be divided by 24 samples an update: use a multiple of 24."
+    assert cell.problem == "samples = 640 cannot be divided by 24 samples per update: use a multiple of 24."
 
 
 def test_equal_updates_count_those_of_every_worker_where_each_updates_alone() -> None:

@@ -62,7 +62,7 @@ def test_interruption_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Pat
 
     before = signal.getsignal(stopper)
     grid = spread(study(workers=[1, 2, 4], workers_per_device="fit"))
-    with pytest.raises(Interrupted, match=r"2 of 4 runs are finished and kept\. Give the same command to resume"):
+    with pytest.raises(Interrupted, match=r"2 of 4 runs are finished and saved\. Repeat the same command to resume"):
         carry_out(grid, Store(tmp_path), QuickEngine(interrupt), Notes())
     assert signal.getsignal(stopper) is before
     assert len(list((tmp_path / "runs").iterdir())) == 2

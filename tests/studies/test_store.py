@@ -118,7 +118,7 @@ def test_a_damaged_run_is_set_aside_named_and_run_again(tmp_path: Path, harm: st
     _, notes = carried_out(tmp_path, study(workers=[1, 2]), again)
     assert len(again.ran) == 1
     assert content(tmp_path / "damaged" / first.name) == harmed
-    (said,) = (text for text in notes.said if "set aside" in text)
+    (said,) = (text for text in notes.said if "was moved to" in text)
     assert str(tmp_path / "damaged" / first.name) in said
     assert content(first).keys() == {"record.json", "series.npz"}
 
@@ -147,7 +147,7 @@ def test_an_unreadable_study_file_is_told_and_runs_are_kept(tmp_path: Path, wron
     described = json.loads((tmp_path / STUDY_NAME).read_text())
     (tmp_path / STUDY_NAME).write_text(json.dumps({**described, **wrong}) if wrong is not None else "{")
     before = content(tmp_path)
-    with pytest.raises(OutputError, match="the runs beside it are kept"):
+    with pytest.raises(OutputError, match="the runs next to it are kept"):
         carried_out(tmp_path, study(workers=[1, 2]))
     assert content(tmp_path) == before
 
@@ -169,7 +169,9 @@ def test_a_folder_with_other_things_is_refused_and_hidden_files_are_no_other_thi
     for name in ("thesis.tex", "holiday.jpg", "a", "b"):
         (tmp_path / name).write_text("mine")
     before, engine = content(tmp_path), QuickEngine()
-    with pytest.raises(OutputError, match=r"holds other things \(a, b, holiday.jpg and 2 more\).* an empty folder"):
+    with pytest.raises(
+        OutputError, match=r"holds other files \(a, b, holiday.jpg and 2 more\).* an empty or a new folder"
+    ):
         carried_out(tmp_path, study(), engine)
     assert engine.ran == []
     assert {k: v for k, v in content(tmp_path).items() if k != ".lock"} == before
@@ -237,8 +239,8 @@ def test_a_disk_that_is_full_ends_the_study_and_loses_no_finished_run(tmp_path: 
 
     finished = limited(5_000)  # 8 bytes each
     assert finished.returncode == 1
-    assert "cannot be written (File too large). 2 of 3 runs are finished and kept." in finished.stderr
-    assert "give the same command to resume" in finished.stderr
+    assert "cannot be written (File too large). 2 of 3 runs are finished and saved." in finished.stderr
+    assert "repeat the same command to resume" in finished.stderr
     kept = content(tmp_path / "study" / "runs")
     assert len(kept) == 4
     assert limited(100).returncode == 0

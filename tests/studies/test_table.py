@@ -41,7 +41,7 @@ def test_weak_or_strong_batch_and_rate_stand_beside_the_numbers(tmp_path: Path) 
     weak = shown(tmp_path / "weak", spread(study(workers=[1, 2], batch=8, lr=0.5, lr_rule="linear")))
     assert "weak scaling, vae, batch 8 per worker, lr 0.5, lr rule linear" in weak.title.replace("tried: ", "")
     strong = shown(tmp_path / "strong", spread(study(workers=[1, 2], batch=8, scaling="strong", lr=[0.5, 0.25])))
-    assert "strong scaling, vae, batch 8 in all" in strong.title
+    assert "strong scaling, vae, batch 8 in total" in strong.title
     assert {"batch per worker", "lr"} <= set(strong.headings)
     assert "lr 0.5" not in strong.title
 
@@ -83,7 +83,7 @@ def test_repeats_that_are_missing_are_told(tmp_path: Path) -> None:
             raise WorkerLost("Worker 1 was killed.")
 
     table = shown(tmp_path, spread(study(workers=[2], repeats=2)), QuickEngine(fail))
-    assert any("1 of 2 repeats are there" in note for note in table.notes)
+    assert any("1 of 2 repeats are finished" in note for note in table.notes)
 
 
 def test_a_column_that_nobody_knows_is_told_with_those_there_are(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_columns_that_every_table_has_keep_their_figures_when_they_are_asked_for
     assert again.headings == plain.headings
     assert to_csv(again) == to_csv(plain)
     assert again.values == plain.values
-    assert not [note for note in again.notes if "Nothing is called" in note]
+    assert not [note for note in again.notes if "is not in these records" in note]
 
 
 @pytest.mark.parametrize("message", ["", "\n", "  \n \n"])
@@ -122,7 +122,7 @@ def test_samples_or_updates_that_were_to_be_equal_and_are_not_are_told(tmp_path:
     samples = shown(tmp_path / "samples", spread(make_study({**table, "equal": "samples", "samples": 64})))
     (note,) = (note for note in samples.notes if "not equal" in note)
     assert note.startswith("independent · workers 1; allreduce · workers 1: samples are not equal, 32 of 64; the last ")
-    assert "choose one that does" in note
+    assert "choose a batch that does" in note
     assert "samples" not in met.headings
     assert [row["samples"] for row in samples.values] == [32, 32, 64]
 
@@ -140,7 +140,7 @@ def test_what_is_damaged_is_named_before_it_is_run_again(tmp_path: Path) -> None
     notes = grid_table(grid, rows, contents, [None] * 3).notes
     assert len(notes) == 2
     assert f"damaged: {store.folder_of(harmed) / 'series.npz'} is not a readable sidecar" in notes[0]
-    assert notes[0].endswith("It will be set aside and run again.")
+    assert notes[0].endswith("It will be moved aside and run again.")
 
 
 def test_what_is_said_of_several_rows_is_said_once(tmp_path: Path) -> None:

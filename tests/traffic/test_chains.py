@@ -64,12 +64,12 @@ def test_an_unknown_part_anywhere_in_a_chain_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("bf16", "bf16 does not say how it travels: write bf16.allreduce"),
-        ("ps:servers=2+allreduce", "ps and allreduce both say how it travels: keep one of them"),
-        ("bf16+fp16+allreduce", "bf16 and fp16 both say what travels: keep one of them"),
-        ("allreduce:packs=2+bf16", "a chain is written when.what.how; write bf16.allreduce:packs=2"),
-        ("independent+allreduce", "independent exchanges nothing, so allreduce has no meaning after it: leave one out"),
-        ("independent+bf16+allreduce", "independent exchanges nothing, so bf16 has no meaning after it"),
+        ("bf16", "bf16 has no transport: write bf16.allreduce"),
+        ("ps:servers=2+allreduce", "ps and allreduce are both a transport: keep one of them"),
+        ("bf16+fp16+allreduce", "bf16 and fp16 are both a codec: keep one of them"),
+        ("allreduce:packs=2+bf16", "the order is schedule.codec.transport; write bf16.allreduce:packs=2"),
+        ("independent+allreduce", "independent exchanges nothing, so allreduce cannot follow it: leave one out"),
+        ("independent+bf16+allreduce", "independent exchanges nothing, so bf16 cannot follow it"),
     ],
 )
 def test_chains_without_a_meaning_are_refused_with_the_remedy(text: str, said: str) -> None:
@@ -122,17 +122,20 @@ def test_a_format_in_transit_of_an_older_record_is_a_codec_today(old: str, new: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("allreduce:bucket=1MB,packs=2", "bucket= and packs= exclude one another"),
-        ("allreduce:packs=2,small=1KB", "packs= and small= exclude one another"),
-        ("allreduce:bucket=0", "bucket=0 must be above 0 bytes"),
-        ("allreduce:small=0B", "small=0 makes no sense: leave it out to switch it off"),
-        ("allreduce:packs=0", "packs=0 must be at least 1"),
-        ("allreduce:packs=2,overlap=on", "packs= with overlap=on makes no sense.*Leave overlap out, or use bucket="),
+        ("allreduce:bucket=1MB,packs=2", "bucket= and packs= cannot be combined"),
+        ("allreduce:packs=2,small=1KB", "packs= and small= cannot be combined"),
+        ("allreduce:bucket=0", "bucket=0 is not valid: it must be above 0 bytes"),
+        ("allreduce:small=0B", "small=0 is not valid: leave it out to switch it off"),
+        ("allreduce:packs=0", "packs=0 is not valid: it must be at least 1"),
+        (
+            "allreduce:packs=2,overlap=on",
+            "packs= cannot be combined with overlap=on.*Leave overlap out, or use bucket=",
+        ),
         ("allreduce:compress=fp8", "'compress' is not a known option of strategy allreduce. Valid: bucket, packs"),
         ("ps:servers=0", "servers=0 is not valid: it must be from 1 to 64"),
-        ("ps:bound=3", "bound=3 has no meaning with mode=sync: leave it out, or use mode=stale"),
-        ("ps:mode=async,bound=3", "bound=3 has no meaning with mode=async"),
-        ("ps:mode=stale,bound=-1", "bound=-1 must be at least 0"),
+        ("ps:bound=3", "bound=3 cannot be combined with mode=sync: leave it out, or use mode=stale"),
+        ("ps:mode=async,bound=3", "bound=3 cannot be combined with mode=async"),
+        ("ps:mode=stale,bound=-1", "bound=-1 is not valid: it must be at least 0"),
         ("ps:place=elsewhere", "Valid: shared, own"),
         ("independent:wire=bf16", "'wire' is not a known option of strategy independent. Valid: none"),
     ],

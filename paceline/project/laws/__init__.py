@@ -1,1 +1,1 @@
-"""Laws of scaling, one file each, and how they are fitted to tables, asked and checked."""
+"""Scaling laws, one file each, and how they are fitted to tables, evaluated and checked."""

@@ -1,4 +1,4 @@
-"""What a law of a step's time is: compute, which all laws share, and an exchange, which is each law's own."""
+"""The interface of a step-time law: compute, which all laws share, and an exchange that each law defines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,43 +22,43 @@ _MAX_OVERLAP = 20.0
 
 @dataclass(frozen=True)
 class Prior:
-    """What is expected of a positive quantity before any data: its median, and its spread in logarithms."""
+    """The prior of a positive quantity: its median, and its spread in logarithms."""
 
     median: float
     spread: float
 
 
-# Times are in units of one worker's step at the typical batch; all medians are of ordinary training on GPUs.
+# Times are in units of one worker's step at the typical batch; the medians are typical of training on GPUs.
 COMPUTE_PRIORS: dict[str, Prior] = {
     "compute": Prior(0.95, 0.7),  # at the typical batch
     "slowest": Prior(0.004, 1.0),  # spread between workers; the slowest of n lags by about √(2 ln n) of it
 }
 FIXED = Prior(0.1, 1.5)
-"""Compute that does not depend on the batch, for each part that is in proportion to it."""
+"""Compute that does not depend on the batch, divided by the compute that is proportional to it."""
 
 OVERLAP = Prior(1.0, 1.0)
 """γ − 1 where exchange is overlapped with compute: (C^γ + N^γ)^(1/γ)."""
 
 LATENCY = Prior(2e-4, 1.5)
-"""For each further worker, whatever its node; a parameter of most laws."""
+"""Latency added by each further worker, on any node; a parameter of most laws."""
 
 COMPUTE_LIMITS = {"compute": "compute", "slowest": "slowest worker", "sharing": "compute shared on a node"}
-"""Parts of a step that are no exchange, and what limits a step that consists mostly of one."""
+"""Parts of a step that are not exchange, with the name of the limit when one of them dominates the step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Where a law is asked for the step's time."""
+    """The settings at which a law predicts step time."""
 
     workers: Array
     nodes: Array | None
     batch: Array | None
     capacity: float | None = None
-    """How many workers a node has room for; None where that is not known."""
+    """The number of workers that fit on a node; None where that is unknown."""
 
     @cached_property
     def per_node(self) -> Array:
-        """Workers on the fullest node: as many as it has room for where there are no more nodes than it takes."""
+        """Workers on the fullest node. A node is full where no more nodes are used than necessary."""
         if self.nodes is None:
             return self.workers
         spread = self.workers / self.nodes
@@ -69,41 +69,41 @@ class Settings:
 
     @cached_property
     def lag(self) -> Array:
-        """How many spreads the slowest of the workers is behind, about."""
+        """How far the slowest worker lags, approximately, in units of the spread."""
         return maximum_bound(self.workers)
 
     @cached_property
     def grown_inside(self) -> dict[Shape, Array]:
-        """How far an exchange of each shape has grown with the workers on a node."""
+        """How much an exchange of each shape grows with the workers on a node."""
         return _grown(self.per_node)
 
     @cached_property
     def grown_between(self) -> dict[Shape, Array]:
-        """How far an exchange of each shape has grown with the nodes."""
+        """How much an exchange of each shape grows with the nodes."""
         return _grown(np.ones_like(self.workers) if self.nodes is None else self.nodes)
 
     def where(self, chosen: "slice | npt.NDArray[np.bool_]") -> "Settings":
-        """The chosen settings only."""
+        """Only the selected settings."""
         nodes, batch = (None if column is None else column[chosen] for column in (self.nodes, self.batch))
         return Settings(self.workers[chosen], nodes, batch, self.capacity)
 
     def on_nodes_of(self, capacity: float) -> "Settings":
-        """The same workers on as few nodes as it takes."""
+        """The same workers on as few nodes as possible."""
         return Settings(self.workers, np.ceil(self.workers / capacity), self.batch, capacity)
 
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """What a law must know of the table that it is fitted to."""
+    """What a law must know about the table that it is fitted to."""
 
     unit_seconds: float
-    """The unit in which times are counted: a step of the fewest workers."""
+    """The unit of time: the step time with the fewest workers."""
 
     typical_batch: float | None
-    """None where the batch is not known."""
+    """The typical batch; None where the batch is unknown."""
 
     counts: Array
-    """Counts of workers in the table."""
+    """Worker counts in the table."""
 
     knows_nodes: bool
 
@@ -116,20 +116,20 @@ class Law(ABC):
     """
 
     priors: ClassVar[Mapping[str, Prior]]
-    """The parameters of the exchange, in order, and what is expected of each before any data."""
+    """The parameters of the exchange, in order, each with its prior."""
 
     extra_compute: ClassVar[Mapping[str, Prior]] = {}
-    """Parameters beyond those of all laws that are no exchange."""
+    """Additional parameters of this law that do not concern the exchange."""
 
     limits: ClassVar[Mapping[str, str]]
-    """The parts of the exchange, and what limits a step that consists mostly of one: "bandwidth", "latency" …"""
+    """The parts of the exchange, with the name of the limit when one dominates: "bandwidth", "latency" …"""
 
     scope: Scope
     overlaps: bool
     """Whether part of the exchange is overlapped with compute."""
 
     share: float
-    """How likely the law is before any data, relative to the others."""
+    """The law's prior weight, relative to the others."""
 
     @property
     @abstractmethod
@@ -141,14 +141,14 @@ class Law(ABC):
         """The parts of the exchange, in units of one worker's step: a row per draw, a column per setting."""
 
     def compute(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
-        """The parts of a step that are no exchange, shaped as those of the exchange."""
+        """The parts of a step that are not exchange, in the same shape as those of the exchange."""
         alone = named["compute"] * np.ones_like(at.workers)
         if self.scope.typical_batch is not None and at.batch is not None:
             alone = named["compute"] * (at.batch / self.scope.typical_batch + named["fixed"]) / (1 + named["fixed"])
         return {"compute": alone, "slowest": alone * named["slowest"] * at.lag}
 
     def placed(self, at: Settings) -> Settings:
-        """The settings as the law sees them: it may suppose nodes, or ignore those that are given."""
+        """The settings as the law sees them: it may assume nodes, or ignore the given ones."""
         return at
 
     @property
@@ -184,7 +184,7 @@ class Law(ABC):
 
     @property
     def exchanging(self) -> npt.NDArray[np.bool_]:
-        """Which of the parameters are about the exchange."""
+        """A mask of the parameters that describe the exchange."""
         return np.array([name in self.priors for name in self.parameters])
 
     def log_seconds(self, draws: Array, at: Settings) -> Array:
@@ -198,7 +198,7 @@ class Law(ABC):
         return np.asarray(np.log(together * self.scope.unit_seconds))
 
     def log_compute_seconds(self, draws: Array, at: Settings) -> Array:
-        """Logarithm of the seconds that are no exchange, shaped as those of the step."""
+        """Logarithm of the seconds that are not exchange, in the same shape as `log_seconds`."""
         compute = sum(self.compute(self._named(draws), self.placed(at)).values())
         return np.asarray(np.log(compute * self.scope.unit_seconds))
 
@@ -212,7 +212,7 @@ class Law(ABC):
 
 
 def partly_overlapped(compute: Array, exchange: Array, overlap: Array) -> Array:
-    """(C^γ + N^γ)^(1/γ) with γ = 1 + overlap: from C + N, without overlap, to the larger of both."""
+    """(C^γ + N^γ)^(1/γ) with γ = 1 + overlap: from C + N, without overlap, to max(C, N)."""
     power = np.minimum(1 + overlap, _MAX_OVERLAP)
     larger = np.maximum(compute, exchange)
     return np.asarray(larger * ((compute / larger) ** power + (exchange / larger) ** power) ** (1 / power))

@@ -1,4 +1,4 @@
-"""What a projection must beat: linear scaling, Amdahl's law, the scalability law, a plain non-negative fit."""
+"""Baselines for a projection: linear scaling, Amdahl's law, the scalability law, a non-negative least-squares fit."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ NAMES = ("linear", *_TERMS)
 
 
 def baseline(name: str, workers: Array, seconds: Array, asked: Array) -> Array:
-    """Step times at other counts of workers, by one of the NAMES; squared relative errors are least."""
+    """Step times at other worker counts by one of the `NAMES`, fitted by least squares of relative errors."""
     if name == "linear":
         return np.full_like(asked, np.median(seconds[workers == workers.min()]))
     from scipy.optimize import nnls  # slow to import

@@ -6,7 +6,7 @@ from paceline.project.laws import assumed_nodes, flat, nodes
 from paceline.project.laws.base import Law, Scope
 
 Members = Callable[[Scope], Iterable[Law]]
-"""The variants of one law that suit a table; none where it does not apply."""
+"""The variants of one law that apply to a table; empty where it does not apply."""
 
 LAWS: dict[str, Members] = {
     "nodes": nodes.members,
@@ -16,5 +16,5 @@ LAWS: dict[str, Members] = {
 
 
 def family(scope: Scope) -> tuple[Law, ...]:
-    """All variants of all laws that suit a table."""
+    """All variants of all laws that apply to a table."""
     return tuple(law for members in LAWS.values() for law in members(scope))

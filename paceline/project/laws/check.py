@@ -1,4 +1,4 @@
-"""How well it projects: errors and coverage on hidden rows, beside baselines, as a page."""
+"""Accuracy of projections: errors and coverage on hidden rows, compared with baselines, as a page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ _SEVERAL = 3
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """A held-out table with the relative errors of every method at every hidden row, and whether our bands hold it."""
+    """A held-out table with every method's relative error at each hidden row, and whether our bands contain the row."""
 
     case: HeldOutTable
     errors: dict[str, Array]
     in80: Array
     in95: Array
     floor: Array | None
-    """Our errors once every hidden pair of workers and nodes is moved by its own median deviation; None where no
-    pair has several rows. What is left scatters from row to row of a pair."""
+    """Our errors after correcting every hidden pair of workers and nodes by its own median deviation; None where
+    no pair has several rows. The remaining error is scatter between the rows of a pair."""
 
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors of one method over hidden rows, as shares."""
+    """Errors of one method over hidden rows, as fractions."""
 
     median: float
     mean: float
@@ -67,7 +67,7 @@ def _floor(case: HeldOutTable, deviation: Array) -> Array | None:
 
 
 def _by_batch(case: HeldOutTable, name: str) -> Array:
-    """Baselines know workers only, so each batch is fitted by itself."""
+    """Fit each batch separately, because baselines know only workers."""
     known, hidden = case.known, case.hidden
     predicted = np.empty_like(hidden.seconds)
     batches = (np.zeros_like(t.at.workers) if t.at.batch is None else t.at.batch for t in (known, hidden))
@@ -86,7 +86,7 @@ def summary(errors: Iterable[Array]) -> ErrorSummary:
 
 
 def coverage(held: Iterable[Array]) -> float:
-    """The share of hidden rows that a band holds."""
+    """The fraction of hidden rows that a band contains."""
     return float(np.concatenate(list(held)).mean())
 
 
@@ -112,7 +112,7 @@ def page(checked: Sequence[Checked]) -> str:
         "",
         "Written by `paceline references check --projection --page docs/how-well-it-projects.md`.",
         "",
-        "From every table that comes with Paceline the largest count of workers is hidden and projected from the",
+        "For every table that comes with Paceline, the largest worker count is hidden and projected from the",
         "smaller ones (counts that at least double, as in 1, 2, 4 → 8). Errors are of throughput. The laws' priors",
         "are the same for all tables, but were chosen with these in view: expect somewhat larger errors on others.",
         "",
@@ -121,8 +121,8 @@ def page(checked: Sequence[Checked]) -> str:
     if steps:
         lines += [
             "",
-            "Step times measured for Pollux (OSDI '21) on 1–64 GPUs in up to 16 nodes at many batches, all rows above",
-            "the limit hidden. Errors are of step time; baselines know only workers, so batches are fitted separately.",
+            "Step times measured for Pollux (OSDI '21) on 1–64 GPUs in up to 16 nodes at many batches. All rows above",
+            "the limit are hidden. Errors are of step time. Baselines know only workers, so batches are fitted apart.",
             "",
             *_totals(steps),
             "",
@@ -138,7 +138,7 @@ def _totals(checked: Sequence[Checked]) -> list[str]:
         total = summary(one.errors[name] for one in checked)
         lines.append(f"| {name} | {total.median:.1%} | {total.mean:.1%} | {total.p90:.1%} | {total.rows} |")
     held80, held95 = (coverage(getattr(one, name) for one in checked) for name in ("in80", "in95"))
-    return [*lines, "", f"The 80 % band holds {held80:.0%} of the hidden rows, the 95 % band {held95:.0%}."]
+    return [*lines, "", f"The 80 % band contains {held80:.0%} of the hidden rows, the 95 % band {held95:.0%}."]
 
 
 def _of_floors(checked: Sequence[Checked]) -> list[str]:
@@ -147,14 +147,14 @@ def _of_floors(checked: Sequence[Checked]) -> list[str]:
         return []
     total = summary(floors)
     return [
-        f"The floor, {total.mean:.1%} here (90th percentile {total.p90:.1%}), is what remains when each hidden pair of "
-        "workers and nodes",
-        "is shifted by its own median deviation, known only from the hidden rows: scatter from batch to batch.",
+        f"The floor is {total.mean:.1%} here (90th percentile {total.p90:.1%}). It is the error that remains when each",
+        "hidden pair of workers and nodes is shifted by its own median deviation, which only the hidden rows show.",
+        "It is scatter from batch to batch.",
     ]
 
 
 def _each(checked: Sequence[Checked]) -> list[str]:
-    """A line per case: mean errors; of ours also the 90th percentile, the floor and the coverage, of many rows."""
+    """A line per case: mean errors, and for our method also the 90th percentile, the floor and the coverage."""
     lines = ["| table | series | hidden | " + " | ".join((OURS, *NAMES)) + " | 90th | floor, 90th | in 80 % band |"]
     lines.append("|---" * (len(NAMES) + 7) + "|")
     for one in checked:

@@ -1,4 +1,4 @@
-"""Laws fitted to a table: the most likely parameters, how sure they are, and how well each law explains the rows."""
+"""Laws fitted to a table: the most likely parameters, their uncertainty, and how well each law explains the rows."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ import numpy as np
 from paceline.project.laws.base import COMPUTE_LIMITS, Array, Law, Scope, Settings
 from paceline.project.laws.catalogue import family
 
-# Residuals are differences of logarithms, Student-t so that a bad row does not decide.
+# Residuals are differences of logarithms. They are Student-t, so that one bad row does not dominate the fit.
 _FREEDOM = 4.0
 _LOG_DENSITY = math.lgamma((_FREEDOM + 1) / 2) - math.lgamma(_FREEDOM / 2) - 0.5 * math.log(_FREEDOM * math.pi)
 NOISE = np.geomspace(0.2, 0.005, 7)
-"""How far rows may lie from a law, as shares; from what is vague to what is exact."""
+"""Candidate noise levels, the relative distance of rows from a law, from large to small."""
 
 _NOISE_MEDIAN, _NOISE_SPREAD = 0.012, 0.8
-# Rows of the same workers and nodes share what a law gets wrong there: m of them count as m^(1 − this).
+# Rows of the same workers and nodes share the law's error there: m of them count as m^(1 − this).
 _ALIKE = 0.75
 # And all rows together count as this many at most: a law's misfit does not average out.
 _MOST_WEIGHT = 35.0
-# From so many repeats on, how they scatter counts; a normal standard deviation is this much of the median distance.
+# With at least this many repeats, their scatter counts. A normal standard deviation is this × the median distance.
 _REPEATS, _DEVIATION = 3, 1.4826
-# What a step takes without its sync_seconds bounds its compute; clocks and what they leave out blur it by this share.
+# The step time without sync_seconds is an upper bound on compute; clock errors and omissions blur it by this share.
 _BLUR = 0.2
 _DRAWS = 512
 _SEED = 20211
@@ -40,28 +40,28 @@ _MOST_EVALUATIONS = 400
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Measured step times and what each counts."""
+    """Measured step times, each with its weight."""
 
     at: Settings
     log_seconds: Array
     weight: Array
     scatter: float
-    """How far repeats of a setting lie from their median, as a share; 0 where there are none."""
+    """The relative distance of repeats of a setting from their median; 0 where there are none."""
 
     log_rest: Array | None = None
-    """Of the step without what it spent synchronising, which compute does not exceed; infinite where not known."""
+    """Logarithm of the step time without synchronisation, an upper bound on compute; infinite where unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A law with its most likely parameters at one noise, and their covariance."""
+    """A law with its most likely parameters at one noise level, and their covariance."""
 
     law: Law
     noise: float
     centre: Array
     covariance: Array
     evidence: float
-    """Logarithm of the probability of the rows under this law, up to what all share."""
+    """Logarithm of the probability of the rows under this law, up to a constant that all laws share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,24 +75,24 @@ class LawDraws:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Draws over all laws, as many of each as it deserves."""
+    """Draws over all laws, in proportion to each law's evidence."""
 
     parts: tuple[LawDraws, ...]
     shares: dict[str, float]
     """How likely each law is, by name."""
 
     strays: Array
-    """How far a further row lies from its law, by draw, in units of the noise; the same at every point."""
+    """The distance of a new row from its law, by draw, in units of the noise; the same at every point."""
 
     scatter: float
-    """How far repeats lie from their median, which the laws are fitted to."""
+    """The distance of repeats from their median; the laws are fitted to the median."""
 
     weight: float
-    """How many rows it stands on, as they count."""
+    """The effective number of rows: the sum of their weights."""
 
     @cached_property
     def noise(self) -> Array:
-        """How far rows lie from a law, as a share, by draw."""
+        """The relative distance of rows from a law, by draw."""
         of_laws = np.concatenate([np.full(len(part.draws), part.noise) for part in self.parts])
         return np.asarray(np.hypot(of_laws, self.scatter))
 
@@ -102,7 +102,7 @@ class Posterior:
         return float(np.median(self.noise))
 
     def composition(self, at: Settings) -> dict[str, Array]:
-        """The typical share of each part in a step, before anything is hidden, by setting."""
+        """The typical share of each part in a step before any overlap, by setting."""
         together: dict[str, list[Array]] = {}
         for part in self.parts:
             step_parts = part.law.parts(part.draws[:: max(1, len(part.draws) // _FEW)], at)
@@ -113,16 +113,16 @@ class Posterior:
 
     @cached_property
     def limits(self) -> dict[str, str]:
-        """The parts of a step in all laws, and what limits a step that consists mostly of one."""
+        """The parts of a step in all laws, with the name of the limit when one of them dominates."""
         return {**COMPUTE_LIMITS, **{name: limit for part in self.parts for name, limit in part.law.limits.items()}}
 
     def log_seconds(self, at: Settings) -> Array:
-        """A row per draw, a column per setting."""
+        """Logarithm of the step's seconds: a row per draw, a column per setting."""
         return np.concatenate([part.law.log_seconds(part.draws, at) for part in self.parts])
 
 
 def condensed(at: Settings, seconds: Array, rest: Array | None = None) -> Rows:
-    """Repeats of a setting become one row, their median; rows of the same workers and nodes count less each."""
+    """Replace repeats of a setting by their median; reduce the weight of rows with the same workers and nodes."""
     columns = [at.workers, *(column for column in (at.nodes, at.batch) if column is not None)]
     unique, group = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     group = group.reshape(-1)
@@ -151,7 +151,7 @@ def condensed(at: Settings, seconds: Array, rest: Array | None = None) -> Rows:
 
 
 def fit(at: Settings, seconds: Array, rest: Array | None = None) -> Posterior:
-    """What the rows say about every law of the family, together; `rest` is the step without its sync_seconds."""
+    """Fit every law of the family to the rows together; `rest` is the step time without sync_seconds."""
     rows = condensed(at, seconds, rest)
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
@@ -161,9 +161,9 @@ def fit(at: Settings, seconds: Array, rest: Array | None = None) -> Posterior:
 
 
 def _modes(law: Law, rows: Rows) -> list[Mode]:
-    """The law's mode for every noise that is not plainly worse than another.
+    """The law's mode at each noise level, from large to small, until one is clearly worse than the best.
 
-    There may be two: rows that stray from cheap exchange, and exchange that is dear. Both are looked for.
+    There may be two modes: cheap exchange with scattered rows, or expensive exchange. The search starts from both.
     """
     modes_by_noise: list[Mode] = []
     starts = [law.centre, law.centre + _DEAR * law.spread * law.exchanging]
@@ -188,7 +188,7 @@ def _misfit(law: Law, rows: Rows, noise: float, draws: Array) -> Array:
 
 
 def _robust(away: Array, noise: float) -> Array:
-    """What is squared for Student's t."""
+    """The residual whose square gives the Student-t log density."""
     return np.asarray(np.sign(away) * np.sqrt((_FREEDOM + 1) * np.log1p(away**2 / (_FREEDOM * noise**2))))
 
 
@@ -217,9 +217,9 @@ def _mode(law: Law, rows: Rows, noise: float, start: Array) -> Mode:
 
 
 def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mode, Array, Array]:
-    """Candidates around a mode, how much each counts, and the mode with the evidence they correct.
+    """Candidates around a mode, their importance weights, and the mode with corrected evidence.
 
-    The posterior is not normal where two parameters make up for one another; importance weights put that right.
+    The posterior is not normal where two parameters trade off; the importance weights correct for that.
     """
     size = len(mode.centre)
     away = generator.standard_normal((_CANDIDATES, size))
@@ -229,13 +229,13 @@ def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mo
     log_weight = 0.5 * ((at_mode**2).sum() - (here**2).sum(axis=1) + (away**2).sum(axis=1)) + size * math.log(_WIDER)
     highest = log_weight.max()
     weight = np.exp(log_weight - highest)
-    weight = np.minimum(weight, weight.mean() * math.sqrt(_CANDIDATES))  # truncated, so that one candidate decides less
+    weight = np.minimum(weight, weight.mean() * math.sqrt(_CANDIDATES))  # so that no single candidate dominates
     evidence = mode.evidence + float(highest + np.log(weight.mean()))
     return replace(mode, evidence=evidence), candidates, weight / weight.sum()
 
 
 def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
-    """Draws from all modes in proportion to their evidence; the seed is fixed, so that answers repeat."""
+    """Draws from all modes in proportion to their evidence; the seed is fixed, so that answers are reproducible."""
     from scipy.special import stdtrit  # Student's quantiles, without all of scipy.stats
 
     generator = np.random.default_rng(_SEED)

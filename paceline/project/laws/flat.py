@@ -1,4 +1,4 @@
-"""A law without nodes: all workers exchange with one another alike, as a ring or through one of them."""
+"""A law without nodes: all workers exchange in the same way, as a ring or through one of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import ClassVar
 from paceline.project.laws.base import LATENCY, Array, Law, Prior, Scope, Settings, Shape
 
 SHARES: dict[Shape, float] = {"ring": 0.65, "gather": 0.35}
-"""How likely each shape is before any data."""
+"""The prior weight of each shape."""
 
 NODES_DO_NOT_MATTER = 0.03
-"""How likely it is that the nodes given in a table make no difference: one server, or one link, for all workers."""
+"""The prior weight of nodes making no difference: one server, or one link, for all workers."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,15 +24,15 @@ class FlatLaw(Law):
 
     @property
     def exchange_name(self) -> str:
-        """The shape."""
+        """The name of the shape."""
         return self.shape
 
     def placed(self, at: Settings) -> Settings:
-        """Without nodes, which make no difference to this law."""
+        """The settings without nodes, which make no difference to this law."""
         return at if at.nodes is None else Settings(at.workers, None, at.batch)
 
     def exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
-        """Bytes that grow with all workers, and latency."""
+        """Transfer time that grows with the number of workers, and latency."""
         return {
             "exchange": named["exchange"] * at.grown_inside[self.shape],
             "latency": named["latency"] * (at.workers - 1),

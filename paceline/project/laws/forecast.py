@@ -1,4 +1,4 @@
-"""From a table to a curve: the laws' draws at each point, as bands, with the knee and what limits."""
+"""From a table to a curve: the laws' draws at each point as bands, the knee, and the limiting part of a step."""
 
 import math
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
 from paceline.project.laws.fit import Posterior, fit
 from paceline.project.laws.table import ScalingTable
 
-# Beyond the largest count measured, rows stray from any law by this much more for each doubling, and exchange by this
-# much of its part in the step, the less the more counts show how it grows.
+# Each doubling beyond the largest measured count adds this much error to every law, and this share of the exchange
+# to its error. The second error shrinks as more counts show how the exchange grows.
 DRIFT, DRIFT_OF_EXCHANGE = 0.0125, 0.1
 _ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
-# Priors are wider than most tables differ, and a few tables are far out: of the draws' spread the 80 % band leaves out
-# this much where rows are few, less with more of them, none from so many on; the 95 % band leaves out nothing.
+# Priors are wider than most tables need, because a few tables are outliers. So the 80 % band omits this share of the
+# draws' spread where rows are few, less with more rows, and none from this many on. The 95 % band omits nothing.
 _PRIOR_EXCESS, _MANY_ROWS = 0.3, 16.0
 REACH_OF_TWO = 64
-"""How many times the largest count may be asked for where there are only two; from `_FAR` times on it warns."""
+"""The largest multiple of the largest count that may be requested with only two counts; `_FAR` times warns."""
 
 _FAR = 8
 _NOISY = 0.10
-# A row, and the median of all rows of a count, may be so many times away from the laws.
+# The largest factor between the laws and one row, and between the laws and the median of all rows of a count.
 _HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
 _WORTH_NAMING = 0.05
 _AT_ONCE = 2048
@@ -51,7 +51,7 @@ class Forecast:
     posterior: Posterior
 
     def curve(self, points: Sequence[Point]) -> ProjectedCurve:
-        """The answer at every point, in the order asked; refused far beyond the table."""
+        """The answer at every point, in the requested order; refuses points far beyond the table."""
         warnings = [*self.table.warnings, *self._about(points)]
         at = self.settings(points)
         middle, low80, high80, low95, high95 = (np.exp(line) for line in self.bands(at))
@@ -73,12 +73,12 @@ class Forecast:
         return ProjectedCurve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
 
     def settings(self, points: Sequence[Point]) -> Settings:
-        """Points as the laws take them; what a point leaves open is as in the table's largest row."""
+        """Points as settings of the laws; what a point leaves open is taken from the table's largest row."""
         own = self.table.at
         workers = np.array([point.workers for point in points], float)
         nodes = batch = capacity = None
         if own.nodes is not None and own.capacity is not None:
-            # Nodes fill up as in the table; a table of one node knows of no other.
+            # Nodes fill up as in the table; a table measured on one node stays on one node.
             room = own.capacity if own.nodes.max() > 1 else math.inf
             nodes = np.array(
                 [max(1, math.ceil(p.workers / room)) if p.nodes is None else p.nodes for p in points], float
@@ -90,7 +90,7 @@ class Forecast:
         return Settings(workers, nodes, batch, capacity)
 
     def bands(self, at: Settings) -> tuple[Array, ...]:
-        """Logarithms of the step's seconds: the middle, and the ends of the 80 % and of the 95 % band."""
+        """Logarithms of the step's seconds: the median, and the ends of the 80 % and 95 % bands."""
         chunks = []
         excess = _PRIOR_EXCESS * max(0.0, 1 - self.posterior.weight / _MANY_ROWS)
         for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
@@ -118,7 +118,7 @@ class Forecast:
         return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]
 
     def _knee(self, points: Sequence[Point]) -> int | None:
-        """The knee up to the most workers asked for, on nodes as full as the fullest asked for."""
+        """The knee up to the largest requested count, on nodes as full as the fullest requested."""
         batch = batch_at(points)
         fullest = None
         if self.table.at.nodes is not None:
@@ -140,46 +140,46 @@ class Forecast:
         counts = self.table.counts
         largest = int(counts[-1])
         reach = REACH_OF_TWO if len(counts) == 2 else REACH
-        require_within_reach(points, largest, f"{len(counts)} counts of workers", reach)
+        require_within_reach(points, largest, f"{len(counts)} worker counts", reach)
         if self.table.at.batch is not None:
             require_near_batches(points, float(self.table.at.batch.min()), float(self.table.at.batch.max()))
         warnings = far_beyond(points, largest, _FAR)
         if len(counts) == 2:
-            warnings.append("Two counts of workers cannot distinguish the laws: much of the band is prior knowledge.")
+            warnings.append("Two worker counts cannot distinguish the laws: much of the band comes from the priors.")
         if self.posterior.typical_noise > _NOISY:
             lie = f"{self.posterior.typical_noise:.0%}"
-            warnings.append(f"Rows lie {lie} from the laws: something other than the workers changed in the table.")
+            warnings.append(f"Rows deviate from the laws by {lie}: something besides the worker count has changed.")
         warnings += self._unknown(points)
         return warnings
 
     def _unknown(self, points: Sequence[Point]) -> list[str]:
         own, warnings = self.table.at, []
         if own.nodes is None and any(point.nodes for point in points):
-            warnings.append("The table has no column `nodes`: the nodes asked for were not used.")
+            warnings.append("The table has no column `nodes`: the requested nodes were ignored.")
         if own.nodes is not None and own.nodes.max() == 1:
             if any((point.nodes or 1) > 1 for point in points):
-                warnings.append("All rows are of one node: the cost of a second node is prior knowledge only.")
+                warnings.append("All rows are from one node: the cost of a second node comes from the priors only.")
             elif max(point.workers for point in points) > self.table.counts[-1]:
-                warnings.append("Projected as if all workers were on one node: give --workers-per-node if not.")
+                warnings.append("The projection assumes one node for all workers: otherwise give --workers-per-node.")
         if any(point.batch for point in points) and own.batch is None:
-            warnings.append("The table has no column `batch`: the batch asked for was not used.")
+            warnings.append("The table has no column `batch`: the requested batch was ignored.")
         whole = None if own.batch is None else global_batch(own.workers.tolist(), own.batch.tolist())
         if whole is not None and own.batch is not None and any(point.batch is None for point in points):
             warnings.append(
-                f"The rows divide a batch of {whole:g} among their workers. This projection keeps batch "
-                f"{own.batch[-1]:g} for every worker: to divide the whole among more workers, give batches with --at."
+                f"The rows divide a global batch of {whole:g} among their workers. This projection keeps batch "
+                f"{own.batch[-1]:g} for every worker: to keep the global batch, give batches with --at."
             )
         one_batch = own.batch is not None and len(np.unique(own.batch)) == 1
         if own.batch is not None and one_batch and any(p.batch not in (None, own.batch[0]) for p in points):
-            warnings.append("All rows have the same batch: how compute changes with it is prior knowledge only.")
+            warnings.append("All rows have the same batch: how compute depends on it comes from the priors only.")
         return warnings
 
 
 def forecast(table: ScalingTable) -> Forecast:
-    """Fit the laws to a table; refused where no law comes near one of its rows."""
+    """Fit the laws to a table; refuse a table with a row that no law comes near."""
     fitted = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
     away = np.abs(fitted.bands(table.at)[0] - np.log(table.seconds))
-    # Of many rows of a count one may be bad; where half of them are, or the only one is, the law is none.
+    # One bad row among many of a count is tolerated; if half of them are bad, or the only one, no law fits.
     hopeless = {
         count: rows.max()
         for count in table.counts
@@ -190,13 +190,13 @@ def forecast(table: ScalingTable) -> Forecast:
         worst = max(hopeless, key=lambda count: hopeless[count])
         raise DataError(
             f"{table.name}: the row of {worst:.0f} workers is {math.exp(hopeless[worst]):.2g} times away "
-            "from what any law of scaling gives: check it, or leave it out."
+            "from what any scaling law predicts: check it, or leave it out."
         )
     return fitted
 
 
 def _room(workers: Array, nodes: Array, of_table: float) -> float:
-    """How many workers a node has room for: as in the table, or else as few as all that is asked for takes."""
+    """Workers that fit on a node: as in the table, or else the fewest that hold all requested workers."""
     asked = float(np.ceil(workers / nodes).max())
     for room in (of_table, asked):
         if np.all(nodes == np.ceil(workers / room)):

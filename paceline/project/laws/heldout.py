@@ -28,11 +28,11 @@ class HeldOutTable:
     known: ScalingTable
     hidden: ScalingTable
     of_steps: bool
-    """Whether errors are of step times; otherwise of throughput."""
+    """Whether errors are of step time; otherwise they are of throughput."""
 
 
 def cases() -> Iterator[HeldOutTable]:
-    """All tables that are available on this machine."""
+    """All held-out tables that are available on this machine."""
     for name in references.names():
         for series in references.load(name).series:
             yield from _of_series(name, series)
@@ -40,16 +40,16 @@ def cases() -> Iterator[HeldOutTable]:
 
 
 def _of_series(name: str, series: Series) -> Iterator[HeldOutTable]:
-    """One case for each number of workers on a device, as far as there are three counts."""
+    """One case per number of workers on a device, where it has at least three counts."""
     rows = [row for row in series.rows if row.workers and series.rate(row) and row.machine in _machines(series)]
     for per_device, same in groupby(sorted(rows, key=_per_device), key=_per_device):
-        label = series.label if per_device == 1 else f"{series.label}, {per_device} on a device"
+        label = series.label if per_device == 1 else f"{series.label}, {per_device} per device"
         if case := _split(name, label, replace(series, rows=tuple(same))):
             yield case
 
 
 def _machines(series: Series) -> tuple[str | None, ...]:
-    """Of one-worker rows of several machines, those that the table is compared with."""
+    """Machines whose rows are kept: the baseline's, and rows that name no machine."""
     return (None, series.method.baseline_machine)
 
 
@@ -58,7 +58,7 @@ def _per_device(row: Row) -> int:
 
 
 def _split(name: str, label: str, series: Series) -> HeldOutTable | None:
-    """Counts that at least double, the largest hidden; where that leaves too few, all counts."""
+    """Keep counts that at least double and hide the largest; keep all counts where too few remain."""
     counts = sorted({row.workers for row in series.rows if row.workers})
     doubling: list[int] = []
     for count in counts:
@@ -73,7 +73,7 @@ def _split(name: str, label: str, series: Series) -> HeldOutTable | None:
 
 
 def pollux(folder: Path) -> Iterator[HeldOutTable]:
-    """Step times of three models on 1–64 GPUs, fitted up to 16 and up to 4; none where the folder is missing."""
+    """Step times of three models on 1–64 GPUs, fitted up to 16 and up to 4; empty where the folder is missing."""
     for model in sorted(path.parent for path in folder.glob("*/placements.csv")):
         whole = _pollux_table(model)
         for cut in _POLLUX_CUTS:
@@ -91,7 +91,7 @@ def _pollux_table(model: Path) -> ScalingTable:
                 rows += [_pollux_row(row) for row in csv.DictReader(file)]
         except (OSError, KeyError, ValueError) as error:
             raise DataError(
-                f"{model / name} is not as Pollux publishes it ({error}): put the original there."
+                f"{model / name} does not have the format that Pollux publishes ({error}): put the original file there."
             ) from error
     workers, nodes, batch, seconds, sync = np.array(sorted(rows)).T
     return ScalingTable(model.name, settings_of(workers, nodes, batch), seconds, True, 1.0, "samples/s", (), sync)

@@ -11,7 +11,7 @@ from paceline.project.laws.flat import NODES_DO_NOT_MATTER
 
 INSIDE: dict[Shape, float] = {"ring": 0.75, "gather": 0.25}
 BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
-"""How likely each shape is before any data, inside a node and between nodes."""
+"""The prior weight of each shape, inside a node and between nodes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -21,12 +21,12 @@ class NodesLaw(Law):
     inside: Shape
     between: Shape
 
-    # Compute is slower by this for each doubling of workers on a node.
+    # Compute slows down by this for each doubling of the workers on a node.
     extra_compute: ClassVar[Mapping[str, Prior]] = {"sharing": Prior(0.003, 1.5)}
     priors: ClassVar[Mapping[str, Prior]] = {
         "inside": Prior(0.1, 1.6),  # exchange of four workers that share a node
         "leaving": Prior(0.03, 1.8),  # exchange as soon as there are two nodes
-        "between": Prior(0.03, 1.5),  # what nodes add to it, at four of them
+        "between": Prior(0.03, 1.5),  # what further nodes add to it, at four nodes
         "uplink": Prior(0.03, 1.5),  # what workers add that share a node's link, at four nodes of four workers
         "latency": LATENCY,
     }
@@ -39,17 +39,17 @@ class NodesLaw(Law):
 
     @property
     def exchange_name(self) -> str:
-        """Both shapes."""
+        """The names of both shapes."""
         return f"{self.inside} inside and {self.between} between nodes"
 
     def compute(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
-        """As in all laws, and slower where workers share a node."""
+        """Compute as in all laws, slowed down where workers share a node."""
         parts = super().compute(named, at)
         return {**parts, "sharing": parts["compute"] * named["sharing"] * np.log2(at.per_node)}
 
     def exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
-        """Inside the nodes, between them, over the links their workers share, and latency."""
-        assert at.nodes is not None, "the law is asked for settings with nodes only"
+        """The exchange inside nodes, between them and over the links that workers share, and latency."""
+        assert at.nodes is not None, "this law needs settings with nodes"
         leaving = named["leaving"] + named["between"] * at.grown_between[self.between]
         return {
             "inside": named["inside"] * at.grown_inside[self.inside],

@@ -1,4 +1,4 @@
-"""A table of workers and throughput, made ready for a fit: step times, what a step yields, and what to warn about."""
+"""A table of workers and throughput, prepared for a fit: step times, units per step, and warnings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ _NOT_SAMPLES = ("word", "token")
 _IMPOSSIBLE = 1.05
 _REPEATS_APART = 0.25
 _FALLS = 0.8
-# Where sync_seconds are the whole step this much of it is taken to be left; where they typically leave less than this
-# much of what fewer workers compute, they hold hidden exchange too.
+# Where sync_seconds fill the whole step, this share is assumed to remain. Where they typically leave less than this
+# share of the compute of fewer workers, they also include overlapped communication.
 _LEAST_LEFT, _LEFT_OF_COMPUTE = 0.01, 0.8
 
 
@@ -26,20 +26,20 @@ class ScalingTable:
     name: str
     at: Settings
     seconds: Array
-    """Step time; where it is not known, workers ÷ throughput, which is in proportion to it."""
+    """Step time; where it is unknown, workers ÷ throughput, which is proportional to it."""
 
     is_step_time: bool
     yields: float | None
-    """Units per worker and step, for each sample of the batch where that is known; None where speed is not known."""
+    """Units per worker and step, per sample of the batch if known; None where throughput is unknown."""
 
     unit: str | None
     warnings: tuple[str, ...]
     sync_seconds: Array | None = None
-    """The part of the step spent synchronising, NaN in rows without it; None where it is not known or not believed."""
+    """Synchronisation time per step, NaN in rows without it; None where it is unknown or not plausible."""
 
     @property
     def rest_seconds(self) -> Array | None:
-        """What synchronising leaves of a step, infinite where that is not known; compute takes no longer."""
+        """Step time without synchronisation, an upper bound on compute; infinite where unknown."""
         if self.sync_seconds is None:
             return None
         rest = np.maximum(self.seconds - self.sync_seconds, _LEAST_LEFT * self.seconds)
@@ -47,17 +47,17 @@ class ScalingTable:
 
     @property
     def counts(self) -> Array:
-        """The different counts of workers, in order."""
+        """The distinct worker counts, in order."""
         return np.unique(self.at.workers)
 
     def throughput(self, at: Settings, seconds: Array) -> Array | None:
-        """Units per second of all workers together."""
+        """Units per second over all workers."""
         if self.yields is None:
             return None
         return np.asarray(at.workers * (1.0 if at.batch is None else at.batch) * self.yields / seconds)
 
     def where(self, chosen: "np.typing.NDArray[np.bool_]") -> "ScalingTable":
-        """The chosen rows only."""
+        """Only the selected rows."""
         return ScalingTable(
             self.name,
             self.at.where(chosen),
@@ -71,7 +71,7 @@ class ScalingTable:
 
 
 def one_series(reference: Reference, label: str | None) -> Series:
-    """The series that is meant; of several one must be named."""
+    """The selected series; if there are several, `label` must name one."""
     if label is None and len(reference.series) == 1:
         return reference.series[0]
     labels = [series.label for series in reference.series]
@@ -82,22 +82,22 @@ def one_series(reference: Reference, label: str | None) -> Series:
 
 
 def from_series(name: str, series: Series) -> ScalingTable:
-    """Step times of a series' rows; refused where they are unknown or not comparable."""
+    """Step times of a series' rows; refuses rows whose step time is unknown or not comparable."""
     rows = [row for row in series.rows if row.workers is not None and _has_speed(series, row)]
     left_out = len(series.rows) - len(rows)
-    warnings = [f"{left_out} rows without a speed or step time were left out."] if left_out else []
+    warnings = [f"{left_out} rows without a throughput or step time were left out."] if left_out else []
     if not rows:
-        raise DataError(f"{name}: no row has both workers and a speed: give `throughput` or `step_seconds`.")
+        raise DataError(f"{name}: no row has both workers and a throughput: give `throughput` or `step_seconds`.")
     rows.sort(key=lambda row: row.workers or 0)
     if len({row.workers for row in rows}) < 2:
         raise DataError(
-            f"{name}: all rows have {rows[0].workers} workers; how speed changes with workers takes two counts: "
-            "measure another one, preferably twice as many."
+            f"{name}: all rows have {rows[0].workers} workers; a projection needs at least two counts: "
+            "measure another count, preferably twice as many."
         )
     for row in rows:
         if row.workers and row.nodes and row.nodes > row.workers:
             raise DataError(
-                f"{name}: {row.nodes} nodes for {row.workers} workers is not valid: every node has a worker."
+                f"{name}: {row.nodes} nodes for {row.workers} workers is not valid: every node needs a worker."
             )
     batch = _batch(name, rows)
     at = settings_of(np.array([row.workers for row in rows], float), _nodes(rows, warnings), batch)
@@ -109,7 +109,7 @@ def from_series(name: str, series: Series) -> ScalingTable:
 
 
 def settings_of(workers: Array, nodes: Array | None, batch: Array | None) -> Settings:
-    """Settings of a table: a node has room for as many workers as the fullest one of it has."""
+    """Settings of a table; a node fits as many workers as the table's fullest node has."""
     return Settings(workers, nodes, batch, None if nodes is None else float(np.ceil(workers / nodes).max()))
 
 
@@ -118,31 +118,31 @@ def _has_speed(series: Series, row: Row) -> bool:
 
 
 def _batch(name: str, rows: Sequence[Row]) -> Array | None:
-    """Samples per worker; a batch of all workers is divided among them."""
+    """Samples per worker; a global batch is divided among the workers."""
     batches = [row.whole_batch / row.workers if row.whole_batch and row.workers else row.batch for row in rows]
     given = [batch for batch in batches if batch is not None]
     if not given:
         return None
     if len(given) < len(rows):
         if len(set(given)) > 1:
-            raise DataError(f"{name}: some rows have a batch and others have none: give it in every row, or in none.")
+            raise DataError(f"{name}: some rows have a batch and others do not: give it in every row, or in none.")
         batches = [given[0]] * len(rows)
     return np.array(batches, float)
 
 
 def _nodes(rows: Sequence[Row], warnings: list[str]) -> Array | None:
-    """One worker is on one node; otherwise nodes are known of all rows, or not used."""
+    """Nodes of every row, where one worker is on one node; None if a row does not give them."""
     nodes = [1 if row.workers == 1 else row.nodes for row in rows]
     if not any(row.nodes for row in rows):
         return None
     if None in nodes:
-        warnings.append("Some rows have no nodes, so nodes were not used.")
+        warnings.append("Some rows have no nodes, so the column `nodes` was ignored.")
         return None
     return np.array(nodes, float)
 
 
 def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tuple[Array, bool, float | None]:
-    """Step times, whether they are real ones, and what a step yields."""
+    """Step times, whether they are true step times, and the units per step."""
     times = [row.step_seconds for row in rows]
     rates = [series.rate(row) for row in rows]
     samples = at.workers * (1.0 if at.batch is None else at.batch)
@@ -154,7 +154,7 @@ def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tu
         is_step_time = at.batch is not None and (series.units_per_sample is not None or counts_samples)
         return samples * yields / np.array(rates, float), is_step_time, yields
     if None in times and yields is None:
-        raise DataError(f"{name}: some rows have only a speed, others only a step time: give one of them in every row.")
+        raise DataError(f"{name}: some rows have only a throughput, others only a step time: give one in every row.")
     of_speeds = [s * (yields or 1.0) / (r or 1.0) for s, r in zip(samples, rates, strict=True)]
     seconds = [other if time is None else time for time, other in zip(times, of_speeds, strict=True)]
     if yields is None and at.batch is not None:
@@ -165,12 +165,12 @@ def _seconds(name: str, series: Series, rows: Sequence[Row], at: Settings) -> tu
 def _sync(
     name: str, rows: Sequence[Row], at: Settings, seconds: Array, warnings: list[str], *, is_step_time: bool
 ) -> Array | None:
-    """The part of the step spent synchronising, where it is one."""
+    """Synchronisation time per step, where it is a plausible part of the step."""
     sync = np.array([np.nan if row.sync_seconds is None else row.sync_seconds for row in rows])
     if np.isnan(sync).all():
         return None
     if not is_step_time:
-        warnings.append("sync_seconds were not used: the step time is unknown. Give step_seconds or batch.")
+        warnings.append("sync_seconds were ignored: the step time is unknown. Give step_seconds or batch.")
         return None
     for row, part, whole in zip(rows, sync, seconds, strict=True):
         if part > whole:
@@ -179,18 +179,18 @@ def _sync(
                 f"{where}: sync_seconds {part:g} is more than the step's {whole:g} s: it must be a part of the step; "
                 "check its unit."
             )
-    sync[at.workers == 1] = 0.0  # one worker has nobody to wait for
+    sync[at.workers == 1] = 0.0  # one worker waits for no other
     if _leaves_too_little(at, seconds, sync):
         warnings.append(
-            "sync_seconds were not used: without them steps would take less than fewer workers compute, so they "
-            "include communication overlapped with compute."
+            "sync_seconds were ignored: without them, steps would be shorter than with fewer workers, so they "
+            "must include communication overlapped with compute."
         )
         return None
     return sync
 
 
 def _leaves_too_little(at: Settings, seconds: Array, sync: Array) -> bool:
-    """Whether steps without it are shorter than those of the fewest workers at the same batch."""
+    """Whether steps without synchronisation are shorter than those of the fewest workers at the same batch."""
     known = ~np.isnan(sync)
     rest, fewest = (seconds - sync)[known], (at.workers == at.workers.min())[known]
     batch = np.zeros_like(rest) if at.batch is None else at.batch[known]
@@ -206,21 +206,21 @@ def _warn(at: Settings, seconds: Array, warnings: list[str]) -> None:
         same = seconds[group.reshape(-1) == index]
         if same.max() / same.min() - 1 > _REPEATS_APART:
             warnings.append(
-                f"Rows of {unique[index][0]:.0f} workers with the same settings lie {same.max() / same.min() - 1:.0%} "
-                "apart: their median was used."
+                f"Rows of {unique[index][0]:.0f} workers with the same settings differ by "
+                f"{same.max() / same.min() - 1:.0%}: their median was used."
             )
     if at.batch is None or len(np.unique(at.batch)) == 1:
         _warn_of_falls(at.workers, seconds, warnings)
         fastest = float(np.median(seconds[at.workers == at.workers.min()])) / seconds
         if fastest.max() > _IMPOSSIBLE:
             warnings.append(
-                f"Speed per worker rises by {fastest.max() - 1:.0%} with more workers, which they cannot cause: "
+                f"Throughput per worker rises by {fastest.max() - 1:.0%} with more workers, which is not plausible: "
                 "check the smallest row. The projection never scales better than linearly."
             )
 
 
 def _warn_of_falls(workers: Array, seconds: Array, warnings: list[str]) -> None:
-    """Where a larger count is slower, all workers together, than a smaller one."""
+    """Warn where the total throughput falls from one worker count to a larger one."""
     counts = np.unique(workers)
     speed = [count / float(np.median(seconds[workers == count])) for count in counts]
     for (fewer, more), (before, after) in zip(pairwise(counts), pairwise(speed), strict=True):

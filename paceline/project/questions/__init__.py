@@ -1,1 +1,1 @@
-"""What is asked of laws and of the simulation, and how the answers read."""
+"""Questions to the laws and to the simulation, and the wording of the answers."""

@@ -1,4 +1,4 @@
-"""From a table or from records to the answer: which rows or runs are used, and whether laws or a simulation."""
+"""From a table or records to an answer: select the rows or runs, then fit laws or simulate a step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from paceline.spec import SETTINGS, with_role
 from paceline.traffic import catalogue
 
 _ENOUGH_COUNTS = 3
-"""Laws are fitted from this many measured counts of workers on, unless the question needs the simulation."""
+"""With at least this many measured worker counts, laws answer, unless the question needs the simulation."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A curve, what it is about, and what was measured."""
+    """A curve, its subject, and the measurements behind it."""
 
     curve: ProjectedCurve
     subject: str
@@ -33,10 +33,10 @@ class Answer:
 
     unit: str
     measured: tuple[tuple[int, float], ...]
-    """Workers and throughput."""
+    """Measured worker counts, each with its throughput."""
 
     measured_as: str
-    """What was measured: not always what was asked."""
+    """The measured strategy or series; it may differ from the requested one."""
 
 
 def of_table(reference: Reference, series: str | None, points: Sequence[Point]) -> Answer:
@@ -56,14 +56,14 @@ def of_table(reference: Reference, series: str | None, points: Sequence[Point]) 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs of one strategy and of one worker alone, ready to be asked."""
+    """Runs of one strategy and of one worker alone, ready for questions."""
 
     records: tuple[Record, ...]
     strategy: str
 
     @classmethod
     def of(cls, records: Sequence[Record], asked: str | None = None, series: str | None = None) -> "Runs":
-        """Of the strategy asked for where it was run, else of the one most like it: the same name, the fastest."""
+        """Runs of the requested strategy, or else of the fastest one, preferably with the same name."""
         chosen = _of_one_kind(records, series)
         there = {r.spec.strategy: None for r in chosen}
         wanted = catalogue.check(asked) if asked is not None else None
@@ -85,7 +85,7 @@ class Runs:
 
     @cached_property
     def table(self) -> Reference:
-        """Measured settings of the strategy, beside what they are compared with: one series."""
+        """Measured settings of the strategy with their baseline, as one series."""
         table = ours.from_records(self.strategy, self.records)
         return replace(table, series=tuple(s for s in table.series if s.strategy == self.strategy))
 
@@ -95,7 +95,7 @@ class Runs:
         return self.table.series[0].rows
 
     def ask(self, points: Sequence[Point], question: Question, progress: Progress = iter) -> Answer:
-        """By laws where enough was measured and nothing but more workers is asked; otherwise by simulating a step."""
+        """Answer by laws if enough was measured and only more workers are requested; otherwise simulate a step."""
         projected = None
         if self._laws_suffice(points, question):
             projected = of_table(self.table, None, points).curve
@@ -109,21 +109,21 @@ class Runs:
         )
 
     def break_even(self, point: Point, question: Question, other: str) -> BreakEven:
-        """The bandwidth between nodes at which another strategy is as fast as the one asked about."""
+        """The bandwidth between nodes at which another strategy is as fast as the one in question."""
         return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
 
     def _limits(self) -> Iterator[str]:
         """Warnings about the machine and the network on which the runs were measured."""
         rows = scaling_rows(self.records)
         if any(row.throughput.host_limited for row in rows):
-            yield "In some of these runs the host was the limit, not the devices it emulates: measure in slower motion."
+            yield "In some runs the host was the limit, not the emulated devices: measure with a higher --slow-motion."
         most = max(self.records, key=lambda record: record.spec.workers)
         if most.network is not None:
             nodes = len(most.network.nodes)
             yield f"Measured on {nodes} nodes with {most.network.asked}; more nodes are assumed to be like them."
 
     def _laws_suffice(self, points: Sequence[Point], question: Question) -> bool:
-        """Whether laws answer; refused where only a simulation could, and the runs do not hold what it takes."""
+        """Whether laws answer. Refuses questions that need a simulation if the runs lack the data for one."""
         more = question == Question(strategy=question.strategy) and question.strategy in (None, self.strategy)
         one_batch = len({record.batch for record in self.records}) == 1
         as_measured = more and not any(p.nodes or (p.batch and one_batch) for p in points)
@@ -138,14 +138,14 @@ class Runs:
 
 
 def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
-    """Those of a series, with one worker alone; without a name, all, if they may stand beside one another."""
+    """Records of a series, with one worker alone. Without a name, all records, if they are comparable."""
     asked = [r for r in records if series in (None, _label(r))]
     kinds = {_kind(r) for r in asked}
-    networks = {r.spec.network for r in asked} - {None}  # one node has none, and goes with any
+    networks = {r.spec.network for r in asked} - {None}  # runs on one node have none, and fit any network
     if len(kinds) != 1 or len(networks) > 1:
-        what = (
-            f"--series {series!r} is not among the records" if series is not None else "The records are of many kinds"
-        )
+        what = "The records differ in their settings"
+        if series is not None:
+            what = f"--series {series!r} is not among the records"
         labels = dict.fromkeys(map(_label, records))
         raise SpecError(f"{what}: choose with --series one of: {', '.join(labels)}.")
     alike = [r for r in records if _kind(r) in kinds]
@@ -153,7 +153,7 @@ def _of_one_kind(records: Sequence[Record], series: str | None) -> list[Record]:
 
 
 def _kind(record: Record) -> tuple[Any, ...]:
-    """What runs that are projected together share: what a series shares, but for what one worker alone never has."""
+    """The settings that runs projected together share: a series' settings, except those that one worker lacks."""
     return ours.kind(record.spec, [n for n in with_role(Role.SERIES) if SETTINGS[n].baseline is Baseline.SAME])
 
 
@@ -167,12 +167,12 @@ def _is_alone(record: Record) -> bool:
 
 
 def _name(strategy: str) -> str:
-    """What carries the gradients, whatever codes them."""
+    """The name of the strategy without its codecs."""
     return catalogue.resolve(strategy).chosen[-1].name
 
 
 def _fastest(records: Sequence[Record], strategy: str) -> tuple[int, float]:
-    """Where most workers ran it, then how fast."""
+    """Sort key: the largest worker count of the strategy, then the throughput there."""
     own = [r for r in records if r.spec.strategy == strategy]
     most = max(r.spec.workers for r in own)
     return most, rate_over([r for r in own if r.spec.workers == most]).value

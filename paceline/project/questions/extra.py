@@ -1,4 +1,4 @@
-"""Extra answers about a curve: each in words, in a column of the table, and as data."""
+"""Extra answers about a curve, each as sentences, as a column of the table, and as data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,25 +24,25 @@ _MILLION = 1e6
 
 @dataclass(frozen=True)
 class ExtraAnswer:
-    """What one more question adds to the output."""
+    """What one extra question adds to the output."""
 
     sentences: tuple[str, ...]
     data: Mapping[str, Any]
-    """Keys of the JSON object."""
+    """Entries of the JSON object."""
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """A cell for every point of the curve."""
 
 
 def worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> ExtraAnswer:
-    """The most workers, of those asked for, at which each still has that share of one worker's speed."""
+    """The largest requested worker count that still reaches this efficiency."""
     most = workers_worth_having(points, alone, efficiency)
     many = "none of these counts" if most is None else f"up to {count(most, 'worker')}"
     return ExtraAnswer((f"At an efficiency of {efficiency:.0%} or better: {many}.",), {"workers_worth_having": most})
 
 
 def costs(answer: Answer, price: float) -> ExtraAnswer:
-    """The cost of a million samples, or of whatever is counted, at a price per worker and hour."""
+    """The cost of a million samples, or whatever unit throughput counts, at a price per worker and hour."""
     each = [cost_per_unit(point, price) for point in answer.curve.points]
     known = [(cost, p.point.workers) for p, cost in zip(answer.curve.points, each, strict=True) if cost is not None]
     if not known:
@@ -54,11 +54,11 @@ def costs(answer: Answer, price: float) -> ExtraAnswer:
         f"{count(cheapest, 'worker')}, the cheapest of these counts{also}."
     )
     cells = [number(None if cost is None else _MILLION * cost) for cost in each]
-    return ExtraAnswer((sentence,), {"cost_per_unit": each}, {"cost of a million": cells})
+    return ExtraAnswer((sentence,), {"cost_per_unit": each}, {"cost per million": cells})
 
 
 def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> ExtraAnswer:
-    """The time to the target at every point, and how the samples it takes grow with the batch."""
+    """The time to the target at every point, and how the number of samples grows with the batch."""
     times = [time_to_target(law, point) for point in points]
     critical = {name: getattr(law.critical, name) for name in ("value", "low", "high")}
     data = {"time_to_target": [None if t is None else asdict(t) for t in times], "critical_batch": critical}
@@ -66,7 +66,7 @@ def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> Ext
     if not known:
         return ExtraAnswer((f"Time to {what} unavailable: batch or step time unknown.",), data)
     best, most = min(known, key=lambda t: t.seconds), max(known, key=lambda t: t.workers)
-    soonest = f"; soonest with {best.workers}, after {_spelled(best)}" if best.workers != most.workers else ""
+    soonest = f"; {best.workers} would be the fastest, after {_spelled(best)}" if best.workers != most.workers else ""
     sentences = (
         f"{count(most.workers, 'worker')} would reach {what} after {_spelled(most)}{soonest}.",
         _about_batches(law),
@@ -101,7 +101,7 @@ def _spelled(time: TimeToTarget) -> str:
 
 def _about_batches(law: SamplesToTarget) -> str:
     if law.critical.value < law.smallest_batch:
-        return "In these runs the samples grow in proportion to the batch: a larger batch saves no updates."
+        return "In these runs the number of samples grows in proportion to the batch: a larger batch saves no updates."
     return (
         f"A global batch of {number(law.critical.value)} (95 %: {number(law.critical.low)} to "
         f"{number(law.critical.high)}) needs twice the samples of a very small one."
@@ -112,6 +112,6 @@ def _beyond(law: SamplesToTarget, points: Sequence[Projected]) -> Iterator[str]:
     largest = max((p.point.workers * p.point.batch for p in points if p.point.batch is not None), default=0.0)
     ends = f"{number(law.smallest_batch)} to {number(law.largest_batch)}"
     if largest > REACH * law.largest_batch:
-        yield f"Too far: global batches beyond {REACH} times those of the runs that reached it ({ends}) are left out."
+        yield f"Left out: global batches beyond {REACH} times those of the runs that reached the target ({ends})."
     elif largest > law.largest_batch:
-        yield f"Extrapolated to a global batch of {number(largest)}; the runs that reached it had {ends}."
+        yield f"Extrapolated to a global batch of {number(largest)}; the runs that reached the target had {ends}."

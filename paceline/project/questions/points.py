@@ -1,4 +1,4 @@
-"""The points asked for: counts of workers as a range or a list, or rows of a file."""
+"""The requested points: worker counts as a range or a list, or rows of a file."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def parse_workers(text: str) -> list[int]:
             first, last = int(match[1]), int(match[2])
             if not 1 <= first <= last or last - first >= _MOST:
                 raise SpecError(
-                    f"--workers {part} is not valid: a range goes up from 1, over at most {_MOST:,} counts."
+                    f"--workers {part} is not valid: a range ascends from 1 or more, over at most {_MOST:,} counts."
                 )
             counts += range(first, last + 1)
         elif part.strip().isdecimal() and int(part) >= 1:
@@ -36,7 +36,7 @@ def parse_workers(text: str) -> list[int]:
 
 
 def on_nodes(workers: list[int], workers_per_node: int | None, batch: float | None) -> list[Point]:
-    """The counts, with as many nodes as they fill."""
+    """A point per count, with the number of nodes that the workers fill."""
     if workers_per_node is not None and workers_per_node < 1:
         raise SpecError(f"--workers-per-node {workers_per_node} is not valid: it must be at least 1.")
     if batch is not None and not 0 < batch < math.inf:
@@ -45,13 +45,13 @@ def on_nodes(workers: list[int], workers_per_node: int | None, batch: float | No
 
 
 def read_points(path: Path) -> list[Point]:
-    """Columns `workers` and, where they are, `nodes` and `batch`, written as in tables; in the order of the file."""
+    """Read the column `workers` and, if present, `nodes` and `batch`, as in tables; keep the file's order."""
     first, *rows = lines_of(path) or [Line(1, [])]
     fields = [read_heading(cell).field for cell in first.cells]
     if "workers" not in fields:  # as in a table, where every worker has a device
         fields = ["workers" if field == "devices" else field for field in fields]
     if "workers" not in fields or not rows:
-        raise DataError(f"{path} asks for nothing: write a heading `workers` (also nodes, batch) and a line per point.")
+        raise DataError(f"{path} has no points: write a heading `workers` (also nodes, batch) and a line per point.")
     lines = ((line.number, dict(zip(fields, line.cells, strict=False))) for line in rows)
     return [_point(f"{path}, line {number}", cells) for number, cells in lines]
 
@@ -62,7 +62,7 @@ def _point(where: str, cells: Mapping[str | None, str]) -> Point:
         raise DataError(f"{where}: workers is empty: give it in every row.")
     nodes = _read(where, "nodes", cells.get("nodes", ""), int)
     if nodes is not None and nodes > workers:
-        raise DataError(f"{where}: {nodes} nodes for {workers} workers is not valid: every node has a worker.")
+        raise DataError(f"{where}: {nodes} nodes for {workers} workers is not valid: every node needs a worker.")
     return Point(workers, nodes, _read(where, "batch", cells.get("batch", ""), float))
 
 

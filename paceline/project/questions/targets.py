@@ -1,4 +1,4 @@
-"""Questions about a curve: time to a loss, cost per sample, and how many workers are worth having."""
+"""Questions about a curve: time to a loss, cost per sample, and the largest efficient worker count."""
 
 import csv
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from paceline.record import Record
 from paceline.traffic.catalogue import exchanges
 
 _NOISE = 0.05
-"""Relative scatter of runs around the law, assumed where there are too few runs to see it."""
+"""The assumed relative scatter of runs around the law, for too few runs to estimate it."""
 
 _WIDE = 3.0
 _DRAWS = 2048
 _SEED = 20211
 _HOUR_SECONDS = 3600
 REACH = 64
-"""How many times the largest global batch of the runs may be asked for."""
+"""The largest multiple of the runs' largest global batch that may be requested."""
 
 _DISTANCE_ERROR = 0.05
-"""Relative error of the samples, for every doubling beyond the batches of the runs."""
+"""Relative error of the samples that each doubling beyond the runs' batches adds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +35,12 @@ class SamplesToTarget:
     """Samples until the target as S₀·(1 + B / B_crit) of the global batch B: draws of both parameters."""
 
     first_samples: Array
-    """S₀: what a very small batch would need."""
+    """S₀: the samples that a very small batch would need."""
 
     critical_batch: Array
     smallest_batch: float
     largest_batch: float
-    """Of the runs."""
+    """The smallest and the largest global batch of the runs."""
 
     notes: tuple[str, ...] = ()
 
@@ -57,7 +57,7 @@ class SamplesToTarget:
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """Runs that reached a target: each one's global batch, and the samples it needed."""
+    """Runs that reached a target: the global batch of each, and the samples it needed."""
 
     batches: Array
     samples: Array
@@ -77,7 +77,7 @@ class TimeToTarget:
 
 
 def read_runs(path: Path) -> Reached:
-    """Columns `global_batch` and `samples` of a CSV file, a line per run that reached the target."""
+    """Read columns `global_batch` and `samples` of a CSV file, which has a line per run that reached the target."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [(float(row["global_batch"]), float(row["samples"])) for row in csv.DictReader(file)]
@@ -89,14 +89,14 @@ def read_runs(path: Path) -> Reached:
         raise DataError(f"{path}: global_batch and samples must be above 0 in every row.")
     batches, samples = np.array(rows, float).reshape(-1, 2).T
     if len(np.unique(batches)) < 2:
-        raise DataError(f"{path}: runs at one batch say nothing about others: give runs of at least two batches.")
+        raise DataError(f"{path}: runs at one batch do not show its effect: give runs of at least two batches.")
     return Reached(batches, samples)
 
 
 def reached(records: Sequence[Record], loss: float) -> Reached:
-    """When runs reached a loss: the validation's where every run was validated twice, else training's.
+    """When runs reached a loss: the validation loss if every run was validated twice, else the training loss.
 
-    Replicas that never agree are several models, so they are left out.
+    Runs whose replicas never synchronise train several models, so they are left out.
     """
     runs = [r for r in records if r.spec.workers == 1 or exchanges(r.spec.strategy)]
     validated = all(len(r.learning.validation) > 1 for r in runs)
@@ -108,8 +108,8 @@ def reached(records: Sequence[Record], loss: float) -> Reached:
         there = ", ".join(f"{batch:g}" for batch in np.unique(batches)) or "none"
         tried = ", ".join(f"{batch}" for batch in sorted({r.learning.global_batch for r in runs}))
         raise DataError(
-            f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} came down to this {kind} loss; two "
-            "are needed to see how it depends on the batch. Ask for a higher loss, or train longer at several batches."
+            f"--to-loss {loss:g}: of the global batches {tried}, runs of {there} reached this {kind} loss; two "
+            "are needed to show the effect of the batch. Request a higher loss, or train longer at several batches."
         )
     return Reached(batches, samples, tuple(_about(kind, loss, len(runs) - len(came_down))))
 
@@ -122,7 +122,7 @@ def _about(kind: str, loss: float, missed: int) -> list[str]:
 
 
 def _samples_until(record: Record, loss: float, *, validated: bool) -> float | None:
-    """Samples seen when the loss first was this low; None where it never was, or was from the start."""
+    """Samples processed when the loss first fell this low; None if it never did, or started there."""
     from scipy.optimize import isotonic_regression  # slow to import
 
     learning = record.learning
@@ -135,7 +135,7 @@ def _samples_until(record: Record, loss: float, *, validated: bool) -> float | N
             return None
         at, values = np.array(steps, float).T
         samples = at * learning.samples_seen / len(learning.loss)
-        # A loss that falls, as near as possible to the noisy one: without a window that would have to be chosen.
+        # The decreasing curve closest to the noisy loss (isotonic regression), which needs no smoothing window.
         values = isotonic_regression(values, increasing=False).x
     below = np.flatnonzero(values <= loss)
     if not len(below) or below[0] == 0:
@@ -165,9 +165,9 @@ def fit_samples(runs: Reached) -> SamplesToTarget:
 
 
 def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | None:
-    """Samples ÷ samples per second, both bands together.
+    """Samples ÷ samples per second, with the bands of both combined.
 
-    None where the batch or a step's time is not known, or the batch is too far from those of the runs.
+    None where the batch or the step time is unknown, or the batch is too far from those of the runs.
     """
     ends = (point.low80, point.high80, point.low95, point.high95)
     if point.point.batch is None or point.step_seconds is None or not point.throughput or None in ends:
@@ -194,14 +194,14 @@ def time_to_target(law: SamplesToTarget, point: Projected) -> TimeToTarget | Non
 
 
 def cost_per_unit(point: Projected, price_per_worker_hour: float) -> float | None:
-    """Cost of one sample, or of whatever throughput counts; None where throughput is unknown."""
+    """Cost of one sample, or of whatever unit throughput counts; None where throughput is unknown."""
     if not point.throughput:
         return None
     return point.point.workers * price_per_worker_hour / _HOUR_SECONDS / point.throughput
 
 
 def workers_worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> int | None:
-    """The most workers that reach the efficiency: speed per worker, as a share of one worker's alone."""
+    """The most workers that reach the efficiency: throughput per worker ÷ throughput of one worker alone."""
     if not alone.throughput:
         return None
     least = efficiency * alone.throughput / alone.point.workers

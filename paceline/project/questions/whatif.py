@@ -29,58 +29,58 @@ from paceline.record import Record
 from paceline.traffic import catalogue
 
 EXCHANGE_ERROR = 0.25
-"""Relative standard error of what an exchange adds to a step: the model's own, whatever was measured."""
+"""Relative standard error of the simulated exchange time, regardless of what was measured."""
 
 DISTANCE_ERROR = 0.03
-"""Relative error of a step, for every doubling beyond the measured workers."""
+"""Relative error of a step that each doubling beyond the measured workers adds."""
 
 _FAR = 64
-"""From this many times the workers that were measured on, a warning is given."""
+"""More than this multiple of the measured workers gives a warning."""
 
 _SPEED_REACH = 100
 _SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
-"""Between these bandwidths, in bytes per second, a break-even is looked for."""
+"""The range of the break-even search, in bytes per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What differs from the runs that were measured; None and 1 leave things as they were."""
+    """What differs from the measured runs; None and 1 mean no change."""
 
     strategy: str | None = None
     network: SimulatedNetwork | None = None
     workers_per_node: int | None = None
     device_speed: float = 1.0
-    """How many times as fast devices compute."""
+    """Compute speed relative to the measured devices."""
 
     feed_speed: float = 1.0
-    """How many times as fast batches come."""
+    """Feed speed relative to the measured feed."""
 
     def __post_init__(self) -> None:
         for flag, value in (("--device-speed", self.device_speed), ("--feed-speed", self.feed_speed)):
             within = 1 / _SPEED_REACH <= value <= _SPEED_REACH
             rule = f"times as fast as measured, from {1 / _SPEED_REACH:g} to {_SPEED_REACH}"
-            require(within, f"{flag} {value:g} is not valid: it is how many {rule}.")
+            require(within, f"{flag} {value:g} is not valid: give how many {rule}.")
         many = self.workers_per_node is None or self.workers_per_node >= 1
         require(many, f"--workers-per-node {self.workers_per_node} is not valid: it must be at least 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The measured step of a run, ready to be simulated in other settings."""
+    """The measured step of a run, ready for simulation in other settings."""
 
     profile: StepProfile
     strategy: str
     host: HostCost
     network: SimulatedNetwork | None
-    """Fitted to the exchange where the work of the cores does not explain it."""
+    """Fitted to the exchange where the exchange's work on the cores does not explain it."""
 
     warnings: tuple[str, ...] = field(default=())
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> "Measured":
-        """From the runs of one workload; the one of the most workers says what an exchange costs.
+        """From the runs of one workload; the run with the most workers determines the cost of an exchange.
 
-        Of repeats the one nearest to their mean is taken, and how far they lie apart makes the band.
+        Among repeats, the one closest to their mean is used, and their spread sets the band.
         """
         settings = [row.records for row in scaling_rows(records)]
         typical = [_typical(repeats) for repeats in settings]
@@ -100,24 +100,24 @@ class Measured:
 
 
 def _typical(repeats: Sequence[Record]) -> Record:
-    """The repeat whose rate is nearest to that of all, of those with gradient times where any has them."""
+    """The repeat whose rate is closest to the overall rate, preferably one with gradient times."""
     sampled = [record for record in repeats if record.gradients] or repeats
     over = rate_over(repeats).value
     return min(sampled, key=lambda record: abs(math.log(rate_of(record).value / over)))
 
 
 _NO_EXCHANGE = (
-    "No exchange was measured: its work on the cores is left out, and only the given network counts. Add a record of "
+    "No exchange was measured: the projection omits its work on the cores and counts only the network. Add a record of "
     "two workers."
 )
 
 
 Progress = Callable[[Sequence[Point]], Iterable[Point]]
-"""Passes the points on one by one, and may show the progress."""
+"""Wraps the iteration over points, for example to show progress."""
 
 
 def curve(measured: Measured, points: Sequence[Point], question: Question, progress: Progress = iter) -> ProjectedCurve:
-    """The answer at each point, in the order asked, with warnings; refused far beyond what was measured."""
+    """The answer at each point, in the requested order, with warnings; refuses points far beyond the measurements."""
     _require_within_reach(measured.profile, points)
     asked, projected = [], []
     for point in progress(points):
@@ -158,7 +158,7 @@ class _SimulatedPoint:
         host = measured.host
         if question.device_speed != 1:
             profile = profile.on_faster_device(question.device_speed)
-            # The same cores do both.
+            # The same cores compute and exchange.
             host = HostCost(
                 host.pass_seconds_per_byte / question.device_speed, host.message_seconds / question.device_speed
             )
@@ -168,7 +168,7 @@ class _SimulatedPoint:
         network = question.network or measured.network
         if layout.nodes > 1 and (network is None or network.between == LinkModel()):
             raise SpecError(
-                f"{point.workers} workers on {layout.nodes} nodes exchange over a network that is unknown: give it, "
+                f"{point.workers} workers on {layout.nodes} nodes need a network, which is not known: give it, "
                 "as in --network 1Gbps,latency=50us."
             )
         strategy = catalogue.resolve(question.strategy or measured.strategy)
@@ -181,7 +181,7 @@ class _SimulatedPoint:
 
     @cached_property
     def seconds(self) -> float:
-        """Seconds of a step."""
+        """The simulated step time in seconds."""
         return simulate(self.profile, self.setting).seconds
 
     def throughput(self) -> float:
@@ -189,7 +189,7 @@ class _SimulatedPoint:
         return self.profile.rate_per_sample * self.point.workers * self.profile.batch / self.seconds
 
     def projected(self) -> Projected:
-        """With its band and its limit."""
+        """The answer at this point, with its bands and its limit."""
         rate, error = self.throughput(), self._error()
         return Projected(
             point=replace(self.point, nodes=self.setting.layout.nodes, batch=self.profile.batch),
@@ -203,7 +203,7 @@ class _SimulatedPoint:
         )
 
     def _error(self) -> float:
-        """Relative standard error: of what was measured, of the model's exchange, and of the distance to both."""
+        """Relative standard error: from the measurement, the simulated exchange, and the extrapolation."""
         seconds = self.seconds
         added = max(0.0, seconds - self.profile.own_seconds) / seconds
         doublings = max(0.0, math.log2(self.point.workers / self.profile.measured_workers))
@@ -216,14 +216,14 @@ def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[st
     fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
     if devices is not None and fullest > devices:
         warnings.append(
-            f"Up to {fullest} workers on one node were asked for, but the measured machine has {devices} devices: a "
+            f"Up to {fullest} workers on one node were requested, but the measured machine has {devices} devices: a "
             f"node with {fullest} equal devices is assumed."
         )
     return warnings + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
 
 
 def _layout(measured: Measured, point: Point, question: Question) -> Layout:
-    """From the point's nodes, or the workers per node that were asked for; otherwise as full as those measured on."""
+    """From the point's nodes, or the requested workers per node; otherwise nodes as full as the measured ones."""
     if point.nodes is not None:
         return Layout.even(point.workers, point.nodes)
     if question.workers_per_node is not None:
@@ -234,7 +234,7 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
 
 
 def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
-    """The knee up to the most workers asked for."""
+    """The knee up to the largest requested count."""
     batch = batch_at(points)
 
     @functools.cache
@@ -249,18 +249,18 @@ class BreakEven:
     """Where one strategy stops being faster than another."""
 
     bytes_per_second: float | None
-    """Usable bandwidth between nodes at which both are equally fast; None: one of them is faster at any."""
+    """Usable bandwidth between nodes at which both are equally fast; None if one is faster at any bandwidth."""
 
     faster_below: str
     faster_above: str
 
 
 def break_even(measured: Measured, point: Point, question: Question, strategies: tuple[str, str]) -> BreakEven:
-    """The bandwidth between nodes at which two strategies take equally long, latency as in the question's network."""
+    """The bandwidth between nodes at which two strategies are equally fast, at the question's latency."""
     network = question.network
     if network is None or _layout(measured, point, question).nodes == 1:
         raise SpecError(
-            "A break-even bandwidth is of a network between nodes: give one and at least two nodes, as in "
+            "A break-even bandwidth needs a network between at least two nodes: give both, as in "
             "--network 1Gbps,latency=50us --workers-per-node 1."
         )
 

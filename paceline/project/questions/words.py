@@ -23,7 +23,7 @@ def data(curve: ProjectedCurve) -> dict[str, Any]:
 
 
 def _flat(projected: Projected) -> dict[str, Any]:
-    """What was asked and what is answered, as one object."""
+    """A point and its answer, as one object."""
     answer = asdict(projected)
     return {**answer.pop("point"), **answer}
 
@@ -51,9 +51,9 @@ def sentences(curve: ProjectedCurve, unit: str) -> list[str]:
 
 
 def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Cells by heading; a column that is unknown at every point is left out.
+    """Cells by heading, without columns that are unknown at every point.
 
-    A long range is cut down to doublings and its last point, so that it fits on a page.
+    A long range is reduced to doublings and its last point, so that it fits on a page.
     """
     cells_by_heading: dict[str, Sequence[str]] = {
         "workers": [str(p.point.workers) for p in points],
@@ -88,5 +88,5 @@ def band(low: float | None, high: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A figure with four digits, which is as many as a projection deserves."""
+    """A figure with four significant digits; a projection is not more precise."""
     return "" if value is None else significant(value)

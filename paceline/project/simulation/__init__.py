@@ -1,1 +1,1 @@
-"""One simulated step of many workers, made from the records of a few."""
+"""The simulation of one step of many workers, calibrated from the records of a few."""

@@ -1,4 +1,4 @@
-"""What moving bytes costs, fitted to the records of workers that did it."""
+"""The cost of moving bytes, fitted to records of workers that exchanged."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from paceline.record import Record
 from paceline.traffic import catalogue
 
 MESSAGE_SECONDS = 1.1e-4
-"""Processor time of one round of a message, however small: gloo's, measured with 2, 4 and 8 workers on loopback.
-Buckets do not show it: during backward their time is mostly their share of the core."""
+"""CPU time per message round, whatever its size: that of gloo, measured with 2, 4 and 8 workers on loopback.
+Bucket times do not show it: during backward they mostly reflect how the core is shared."""
 
 _LEAST_SHARE = 0.25
 _SEEN_SHARE = 0.05
-"""Of a step: an exchange that is exposed for less says nothing about the link."""
+"""The share of a step below which exposed communication says nothing about the link."""
 
 _FEWEST_BUCKETS = 3
-"""A line through two buckets has no error to see, and other counts of workers are projected from it."""
+"""A line through two buckets shows no error, and other worker counts are projected from it."""
 
 
 def fit_host(records: Sequence[Record]) -> HostCost | None:
     """The exchange's work on the cores of one node, from the run of the most workers.
 
-    Inside a node bytes move through memory: what the exchange took is work. Of the step's time that is all which is
-    exposed, and what backward took beyond its own. None: nothing was exchanged, or not by the cores of one node.
+    Inside a node bytes move through memory, so the time of the exchange is work of the cores: all exposed exchange,
+    and the time that backward took beyond its own. None: nothing was exchanged, or not by the cores of one node.
     """
     anchor = anchor_of(records)
     if not _on_one_node(anchor) or anchor.environment.device_kind != "cpu":
@@ -50,7 +50,7 @@ def fit_host(records: Sequence[Record]) -> HostCost | None:
 
 
 def fit_network(records: Sequence[Record]) -> SimulatedNetwork | None:
-    """Links as they were measured before the run of the most workers; otherwise from its buckets.
+    """Links as measured before the run with the most workers, or else fitted to its buckets.
 
     A ring of n takes 2(n−1) · latency + 2(n−1)/n · S / bandwidth: a line in the bytes S of a bucket.
     """
@@ -66,7 +66,7 @@ def fit_network(records: Sequence[Record]) -> SimulatedNetwork | None:
 
 
 def _measured_links(records: Sequence[Record], anchor: Record) -> SimulatedNetwork:
-    """The slowest link, and the share of its rate that explains the exposed exchange of the run, if any was exposed."""
+    """The slowest link, at the share of its rate that explains the run's exposed communication, if there was any."""
     links = anchor.network.nodes if anchor.network is not None else ()
     bytes_per_second = slowest(links) / 8
     latency = statistics.median(link.latency_seconds for link in links)
@@ -96,7 +96,7 @@ def _on_one_node(anchor: Record) -> bool:
 
 
 def _line(anchor: Record) -> LatencyBandwidth | None:
-    """Seconds of a bucket as latency and bytes; None where buckets are too few, or too much alike, for a fit."""
+    """Fit the seconds of a bucket to latency and bytes; None where the buckets are too few or too similar."""
     if anchor.spec.workers < 2 or len(anchor.buckets) < _FEWEST_BUCKETS:
         return None
     moments = [Transmission(b.bytes, b.start_seconds, b.end_seconds) for b in anchor.buckets]

@@ -1,4 +1,4 @@
-"""The profile of a step, from records: its own work without any exchange, when gradients are ready, how it spreads."""
+"""The profile of a step, from records: its work without exchange, when gradients are ready, and its spread."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from paceline.spec import SETTINGS, with_role
 from paceline.traffic.catalogue import exchanges
 
 FEED_BOUND_SHARE = 0.1
-"""Of a step: where a prefetched batch has to be waited for that long, the feed sets the pace."""
+"""The share of a step spent waiting for a prefetched batch from which on the feed sets the pace."""
 
 QUEUED_SHARE = 0.1
-"""Of a step: a worker that queues longer for its core was disturbed."""
+"""The share of a step that a worker may queue for its core; beyond it, other processes disturbed the run."""
 
 _UNKNOWN_ERROR = math.log(2) / Z95
 """Relative standard error assumed for a rate whose 95 % interval is unknown or spans more than 2x either way."""
@@ -29,11 +29,11 @@ _UNKNOWN_ERROR = math.log(2) / Z95
 
 @dataclass(frozen=True, kw_only=True)
 class StepProfile:
-    """One worker's step at one batch. Seconds are its own work: nothing of an exchange, no waiting."""
+    """One worker's step at one batch. Seconds are its own work, without exchange or waiting."""
 
     batch: float
     rate_per_sample: float
-    """Units a second for each sample a second; above 1 where samples hold several units."""
+    """Units per sample; above 1 where a sample holds several units."""
 
     unit: str
     input_seconds: float
@@ -42,29 +42,29 @@ class StepProfile:
     update_seconds: float
     other_seconds: float
     gradients: tuple[Gradient, ...]
-    """In order of registration."""
+    """Gradients in order of registration."""
 
     spread_seconds: float
-    """Standard deviation of when a worker arrives at the exchange."""
+    """Standard deviation of a worker's arrival time at the exchange."""
 
     feed_seconds: float | None = None
-    """Between two batches of the feed, where it sets the pace of a step."""
+    """Seconds between two batches of the feed, where the feed sets the pace of a step."""
 
     fixed_share: float | None = None
-    """Of forward and backward, what does not grow with the batch; None: not known."""
+    """The share of forward and backward that does not grow with the batch; None if unknown."""
 
     error: float
-    """Relative standard error of its rate."""
+    """Relative standard error of the measured rate."""
 
     measured_workers: int = 1
     devices_per_node: int | None = None
-    """On the machine it was measured on; None: not known."""
+    """Devices per node of the measured machine; None if unknown."""
 
     warnings: tuple[str, ...] = field(default=())
 
     @property
     def own_seconds(self) -> float:
-        """A step without any exchange or waiting for batches."""
+        """The time of a step without exchange and without waiting for batches."""
         return (
             self.input_seconds + self.forward_seconds + self.backward_seconds + self.update_seconds + self.other_seconds
         )
@@ -119,9 +119,9 @@ def _proportional(measured: float, asked: float) -> str:
 
 
 def profile_of(records: Sequence[Record]) -> StepProfile:
-    """From runs of one workload: of the most workers, beside one worker alone where there is such a run.
+    """The profile from runs of one workload: the run with the most workers, and one worker alone if it was run.
 
-    Runs at other batches say how computing grows with the batch.
+    Runs at other batches show how compute grows with the batch.
     """
     _require_alike(records)
     anchor = anchor_of(records)
@@ -159,12 +159,12 @@ def profile_of(records: Sequence[Record]) -> StepProfile:
 
 
 def anchor_of(records: Sequence[Record]) -> Record:
-    """The run of the most workers; of several such the one that exchanged, and the last."""
+    """The run with the most workers; among several, the last one that exchanged."""
     return max(enumerate(records), key=lambda r: (r[1].spec.workers, exchanges(r[1].spec.strategy), r[0]))[1]
 
 
 def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
-    """One worker alone at the same batch, if there is such a run."""
+    """The run of one worker alone at the same batch, if there is one."""
     same = [r for r in records if r.spec.workers == 1 and not exchanges(r.spec.strategy)]
     return next((r for r in reversed(same) if r.batch == anchor.batch), None)
 
@@ -172,8 +172,8 @@ def alone_of(records: Sequence[Record], anchor: Record) -> Record | None:
 def own_backward(anchor: Record, alone: Record | None) -> float:
     """Backward without the exchange's work on its core.
 
-    Beside a run of one worker alone: that one's backward, slowed as much as forward is. Otherwise the exchange and
-    backward are taken to have had half of the core each while both were under way.
+    With a run of one worker alone: its backward, slowed down as much as forward is. Without one, the exchange and
+    backward are assumed to have had half of the core each while both were running.
     """
     backward = anchor.phases.backward
     if not exchanges(anchor.spec.strategy):
@@ -192,7 +192,7 @@ def interval_error(rate: Throughput | Figure) -> float:
 
 
 def _gradients(sampled: Sequence[GradientTime], backward: float) -> tuple[Gradient, ...]:
-    """When each was ready, on the scale of backward's own work, which ends with the last of them."""
+    """When each gradient was ready, on the scale of backward's own work, which ends with the last gradient."""
     scale = backward / max(g.ready_seconds for g in sampled)
     return tuple(Gradient(g.bytes, g.ready_seconds * scale, g.shape) for g in sampled)
 
@@ -203,8 +203,8 @@ def _spread(anchor: Record) -> tuple[float, tuple[str, ...]]:
     if workers > 1 and anchor.phases.wait:
         return anchor.phases.wait / expected_maximum(workers), ()
     return 0.0, (
-        "These records do not show how much workers differ: waiting for the slowest is left out. Add a record of two "
-        "workers.",
+        "These records do not show how much workers differ: the projection omits waiting for the slowest. Add a record "
+        "of two workers.",
     )
 
 
@@ -215,13 +215,13 @@ def _uncertain(anchor: Record) -> tuple[str, ...]:
 
 
 def _disturbed(anchor: Record) -> tuple[str, ...]:
-    """A warning where a worker queued for its core: its times then reflect other processes too."""
+    """Warn where a worker queued for its core: its times then reflect other processes too."""
     queued = [worker.queued_seconds_per_step for worker in anchor.per_worker]
     share = max(((q or 0.0) / anchor.step_seconds for q in queued), default=0.0)
     if anchor.spec.workers_per_device > 1 or share < QUEUED_SHARE:
         return ()
     return (
-        f"While this was measured a worker queued for its core for {100 * share:.0f} % of a step: other processes ran "
+        f"During the measurement a worker queued for its core for {100 * share:.0f} % of a step: other processes ran "
         "there. Measure again on a quiet machine.",
     )
 
@@ -245,7 +245,7 @@ def _devices_per_node(anchor: Record) -> int | None:
 
 
 def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
-    """Of computing at the anchor's batch, the part a of a + b · batch; from runs alike but for the batch."""
+    """The share of a in compute a + b · batch at the anchor's batch, from runs that differ only in the batch."""
     as_anchor = [r for r in records if (r.spec.strategy, r.spec.workers) == (anchor.spec.strategy, anchor.spec.workers)]
     alone = [r for r in records if r.spec.workers == 1 and not exchanges(r.spec.strategy)]
     for alike in (as_anchor, alone):
@@ -260,7 +260,7 @@ def _fixed_share(records: Sequence[Record], anchor: Record) -> float | None:
 
 def _require_alike(records: Sequence[Record]) -> None:
     if not records:
-        raise DataError("There are no records to make a profile of: give at least one.")
+        raise DataError("There are no records to profile: give at least one.")
     for name in with_role(Role.STEP):
         values = list(dict.fromkeys(str(getattr(r.spec, name)) for r in records))
         if len(values) > 1:

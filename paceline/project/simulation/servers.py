@@ -8,7 +8,7 @@ from paceline.traffic.resolved import ResolvedStrategy
 
 @dataclass(frozen=True)
 class Serving:
-    """Who serves whom, and over what."""
+    """The servers, the workers they serve, and the network between them."""
 
     strategy: ResolvedStrategy
     layout: Layout
@@ -19,25 +19,25 @@ class Serving:
 
     @property
     def servers(self) -> int:
-        """Each owns an equal part of all parameters."""
+        """The number of servers; each owns an equal part of all parameters."""
         return self.strategy.servers
 
     @property
     def on_one_core(self) -> int:
-        """Servers of the core that has most of them."""
+        """The number of servers on the core that has the most."""
         return -(-self.servers // self.layout.workers) if self.shared else 1
 
     @property
     def latency_seconds(self) -> float:
-        """Of one message between a worker and a server."""
+        """The latency of one message between a worker and a server."""
         link = self.network.between if self.layout.nodes > 1 else self.network.inside
         return link.latency_seconds
 
     def wire_seconds(self, payload_bytes: float, workers: int) -> float:
-        """One payload of each of so many workers, over the link that is used most.
+        """The time of one payload per worker on the busiest link.
 
-        A node's workers share its link, and a server's link carries its part from all of them; what is served on the
-        same node stays there. Servers with devices of their own have a node, and a link, each.
+        A node's workers share its link, and a server's link carries its part from all of them. Traffic within a node
+        does not use the link. Each server with a device of its own has a node and a link of its own.
         """
         part, nodes = payload_bytes / self.servers, self.layout.nodes
         if nodes == 1:
@@ -50,7 +50,7 @@ class Serving:
         return max(leaving, arriving) / self.network.between.bytes_per_second
 
     def round_seconds(self, there: float, back: float) -> float:
-        """Of the link that is used most while every worker sends and receives once; directions do not share it."""
+        """The time of the busiest link while every worker sends and receives once; directions do not share it."""
         layout, bandwidth = self.layout, self.network.between.bytes_per_second
         if layout.nodes == 1 or not self.shared:
             return max(self.wire_seconds(payload, layout.workers) for payload in (there, back))
@@ -63,20 +63,20 @@ class Serving:
 
     @property
     def encode_passes(self) -> float:
-        """Memory passes of a worker that codes what it pushes."""
+        """Memory passes of a worker to encode what it pushes."""
         return 0.0 if self.strategy.codec is None else self.strategy.codec.encode_passes
 
     @property
     def decode_passes(self) -> float:
-        """The same of a server that decodes what one worker pushed."""
+        """Memory passes of a server to decode what one worker pushed."""
         return 0.0 if self.strategy.codec is None else self.strategy.codec.decode_passes
 
     def worker_seconds(self, payload_bytes: float, passes: float) -> float:
-        """Work of a worker's core on its payload, cut for the servers."""
+        """Work of a worker's core on its payload, which is divided among the servers."""
         return passes * payload_bytes * self.host.pass_seconds_per_byte + self.servers * self.host.message_seconds
 
     def server_seconds(self, payload_bytes: float, workers: int, passes: float) -> float:
-        """Work of a server's core on its part of the payload of each of so many workers."""
+        """Work of a server's core on its part of the payloads of this many workers."""
         return workers * (self.pass_seconds(payload_bytes, passes) + self.on_one_core * self.host.message_seconds)
 
     def pass_seconds(self, payload_bytes: float, passes: float) -> float:
@@ -86,28 +86,28 @@ class Serving:
 
 @dataclass(frozen=True)
 class ServedStep:
-    """What serving adds to a worker's step."""
+    """What parameter servers add to a worker's step."""
 
     exchange_seconds: float
     update_seconds: float
     busy_seconds: float
-    """Of a step, how long a server works for one worker: no more updates than that allow can be made."""
+    """How long a server works for one worker per step, which limits the rate of updates."""
 
     link_seconds: float
-    """And the link that is used most, for a step of all workers."""
+    """How long the busiest link works for a step of all workers."""
 
 
 def served_step(serving: Serving, payload: dict[str, int], update_seconds: float, *, together: bool) -> ServedStep:
     """One exchange and one update, for all workers together or for one of them.
 
-    To the servers: coding, sending, receiving, and after the last one decoding and a pass to add. Then `go` and
-    `apply`, the update, and back: sending, receiving, and a pass to put the parameters in their place. A core that does
-    both sides does them one after the other; otherwise core, link and server work on a payload side by side.
+    To the servers: encoding, sending, receiving, and after the last payload decoding and a pass to add. Then `go` and
+    `apply`, and the update. Back: sending, receiving, and a pass to copy the parameters into place. A core that does
+    both sides does them one after the other; otherwise core, link and server work on a payload in parallel.
     """
     workers = serving.layout.workers if together else 1
     there, back = payload["to_server"], payload["from_server"]
     update = serving.on_one_core * update_seconds / serving.servers
-    coding = serving.encode_passes * back * serving.host.pass_seconds_per_byte  # of as many bytes as parameters have
+    coding = serving.encode_passes * back * serving.host.pass_seconds_per_byte  # as many bytes as the parameters have
     push = coding + _stage(serving, there, workers, worker_passes=MESSAGE_PASSES)
     adding = serving.server_seconds(back, workers, 1.0 + serving.decode_passes)
     pull = _stage(serving, back, workers, worker_passes=MESSAGE_PASSES + 1.0)
@@ -122,7 +122,7 @@ def served_step(serving: Serving, payload: dict[str, int], update_seconds: float
 
 
 def _stage(serving: Serving, payload_bytes: int, workers: int, *, worker_passes: float) -> float:
-    """Payloads of so many workers one way."""
+    """The time of the payloads of this many workers in one direction."""
     own = serving.worker_seconds(payload_bytes, worker_passes)
     served = serving.server_seconds(payload_bytes, workers, MESSAGE_PASSES)
     on_core = own + served if serving.shared else max(own, served)

@@ -1,4 +1,4 @@
-"""One simulated step of many workers: they are alike, so one of them and the slowest of them tell all."""
+"""One simulated step of many workers. They are identical, so one worker and the slowest one describe all."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from paceline.project.simulation.timeline import WireMessage, timeline
 from paceline.traffic.resolved import ResolvedStrategy
 
 NOTICEABLE = 0.1
-"""Of a step: what freeing a resource must save before it is called the limit."""
+"""The share of a step that freeing a resource must save before it is called the limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedSetting:
-    """How workers agree, where they are, and over what."""
+    """The strategy of the workers, their placement, and the network and host."""
 
     strategy: ResolvedStrategy
     layout: Layout
@@ -40,20 +40,20 @@ class Step:
     input_seconds: float
     forward_seconds: float
     backward_seconds: float
-    """The exchange's work on the same core included."""
+    """Includes the exchange's work on the same core."""
 
     wait_seconds: float
     exchange_seconds: float
-    """Exposed: after the last worker's last gradient."""
+    """Exposed communication: after the last worker's last gradient."""
 
     update_seconds: float
     other_seconds: float
     feed_seconds: float = 0.0
-    """Until the next batch, where the feed is slower than all of that."""
+    """Waiting for the next batch, where the feed is slower than the rest of the step."""
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The whole step."""
         return (
             self.input_seconds
             + self.forward_seconds
@@ -92,7 +92,7 @@ def throughput(profile: StepProfile, setting: SimulatedSetting) -> float:
 
 
 def limit_of(profile: StepProfile, setting: SimulatedSetting) -> str:
-    """The resource without which a step would be shortest; computing, unless another one saves a tenth of it."""
+    """The resource that shortens a step most when it is free; compute, unless another one saves a tenth."""
     seconds = simulate(profile, setting).seconds
     saved = {name: seconds - simulate(*freed).seconds for name, freed in _freed(profile, setting)}
     name = max(saved, key=lambda name: saved[name])
@@ -132,9 +132,9 @@ def _alone(profile: StepProfile) -> Step:
 
 
 def _on_wire(messages: Sequence[TimedMessage], profile: StepProfile, setting: SimulatedSetting) -> list[WireMessage]:
-    """Every message's first round in their order, then their second ones, as workers start them; and the copies.
+    """Every message's first round in order, then the second ones, as workers start them; and the copies.
 
-    Later rounds follow after backward, when a worker comes to the exchange.
+    Later rounds follow after backward, when a worker reaches the exchange.
     """
     wire: list[WireMessage] = []
     before: dict[int, int] = {}
@@ -154,9 +154,9 @@ def _on_wire(messages: Sequence[TimedMessage], profile: StepProfile, setting: Si
 
 
 def _wait(profile: StepProfile, setting: SimulatedSetting) -> float:
-    """For the slowest of n, where workers wait for one another.
+    """The wait for the slowest of n workers, where workers wait for one another.
 
-    Over H steps the deviations of a worker's steps add up in quadrature: √H of them, waited for once in H steps.
+    Over H steps a worker's deviations add up in quadrature to √H of one, and the others wait once in H steps.
     """
     return profile.spread_seconds * expected_maximum(setting.layout.workers) / math.sqrt(setting.strategy.every)
 
@@ -165,26 +165,26 @@ def _served(profile: StepProfile, setting: SimulatedSetting, moved: dict[str, in
     layout, strategy = setting.layout, setting.strategy
     serving = Serving(strategy, layout, setting.network, setting.host, _shares_devices(profile, layout, strategy))
     served = served_step(serving, moved, profile.update_seconds, together=strategy.synchronous)
-    # Servers that divide the update would make a step shorter than one worker's alone; that is never claimed.
+    # Servers that divide the update could make a step shorter than one worker's alone; this is never predicted.
     least = max(0.0, profile.update_seconds - served.update_seconds)
     exchange = max(served.exchange_seconds, least)
     step = replace(_alone(profile), exchange_seconds=exchange, update_seconds=served.update_seconds)
     if strategy.synchronous:
         return replace(step, wait_seconds=_wait(profile, setting))
-    # Without a barrier a worker waits for a server, or for a link, that is busy with others. One whose core serves does
-    # all the others' work of a step, too; the mean is over rates, as every worker goes at its own.
+    # Without a barrier, a worker waits while a server or a link is busy with others. A worker whose core hosts a server
+    # also does the serving for all others. The mean is over rates, because every worker has its own pace.
     others = (layout.workers - 1) * served.busy_seconds
     hosting = min(strategy.servers, layout.workers) / layout.workers if serving.shared else 0.0
     slowed = max(step.seconds + others, served.link_seconds)
     elsewhere = max(step.seconds, served.busy_seconds + others, served.link_seconds)
     mean = 1 / (hosting / slowed + (1 - hosting) / elsewhere)
-    # A bound of b steps lets a worker be ahead: of the wait of every step, one in b + 1 is left.
+    # A bound of b steps lets a worker run ahead, so it waits in one of b + 1 steps.
     held = 0.0 if strategy.bound is None else _wait(profile, setting) / (strategy.bound + 1)
     return replace(step, wait_seconds=mean - step.seconds + held)
 
 
 def _shares_devices(profile: StepProfile, layout: Layout, strategy: ResolvedStrategy) -> bool:
-    """As a run decides: servers have devices of their own where they are free, unless the strategy says otherwise."""
+    """As in a run: servers get devices of their own if some are free, unless the strategy says otherwise."""
     if strategy.server_place is not None:
         return strategy.server_place == "shared"
     if profile.devices_per_node is None:

@@ -8,12 +8,12 @@ from paceline.project.simulation.network import Load
 
 @dataclass(frozen=True)
 class WireMessage:
-    """What leaves once so much of backward's own work is done, and what it asks for."""
+    """A message that is sent once this much of backward's own work is done, and its load."""
 
     ready_seconds: float
     load: Load
     after: int | None = None
-    """The number of an earlier message that must be over before: a codec's round before this one."""
+    """The index of a message that must end first: the previous round of a codec."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +26,28 @@ class Interval:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Where backward and every message ended, in seconds since backward began."""
+    """When backward and every message ended, in seconds since backward began."""
 
     backward_seconds: float
-    """The exchange's own work on the core included."""
+    """Includes the exchange's own work on the core."""
 
     messages: tuple[Interval, ...]
 
     @property
     def exposed_seconds(self) -> float:
-        """Exchange that goes on after backward has ended."""
+        """Exchange time after the end of backward."""
         last = max((m.end_seconds for m in self.messages), default=0.0)
         return max(0.0, last - self.backward_seconds)
 
 
 def timeline(backward_seconds: float, messages: Sequence[WireMessage], in_flight: int) -> Timeline:
-    """Messages leave in the order given, at most `in_flight` at once.
+    """Messages are sent in the given order, at most `in_flight` at once.
 
-    Core: a message's work is done when the message is ready, and backward stands still meanwhile. So moments of
-    backward do not depend on the network, and neither more bandwidth nor less latency can delay anything.
-    Link: latency first, which others may use; then the bytes, the link shared equally by all that send.
-    A message is over when core and link are done with it: they work on its slices side by side. One that comes after
-    another keeps those behind it waiting, too: all workers start them in the same order.
+    Core: a message's work is done when the message is ready, and backward pauses meanwhile. So the times of backward
+    do not depend on the network, and neither more bandwidth nor less latency can delay anything.
+    Link: first the latency, during which others may use the link. Then the bytes; senders share the link equally.
+    A message ends when both core and link are done with it: they work on its slices in parallel. A message that waits
+    for another one also delays those behind it, because all workers start them in the same order.
     """
     ready, on_core, delay = [], [], 0.0
     hidden = 0.0
@@ -68,10 +68,10 @@ class _Sending:
 
     index: int
     flows_from: float
-    """When its latency is over."""
+    """When its latency ends."""
 
     left_seconds: float
-    """What its bytes still need of the whole link."""
+    """The time that its remaining bytes need on the whole link."""
 
 
 def _link(arrivals: Sequence[WireMessage], in_flight: int) -> list[float]:
@@ -81,7 +81,7 @@ def _link(arrivals: Sequence[WireMessage], in_flight: int) -> list[float]:
     now, following = 0.0, 0
 
     def may_start() -> bool:
-        """Whether the next message only needs its time to come."""
+        """Whether only its start time holds the next message back."""
         if following == len(arrivals) or len(sending) == in_flight:
             return False
         return all(s.index != arrivals[following].after for s in sending)

@@ -5,7 +5,7 @@
   const form = document.getElementById("choices");
   const views = new Map();
 
-  // Lines of at most so many characters; a word that is longer stands alone.
+  // Split a text into lines of at most this many characters; a longer word gets a line of its own.
   const wrapped = (text, most) => text.split(" ").reduce((lines, word) => {
     const last = lines[lines.length - 1];
     if (last !== undefined && last.length + 1 + word.length <= most) lines[lines.length - 1] = `${last} ${word}`;
@@ -24,7 +24,7 @@
       .map((entry) => entry.line);
   };
 
-  // Of a chart that has only some curves those that are shown; where none is, it is hidden and stays as it was.
+  // The shown curves of a chart that has only some curves; all of its curves where none is shown, as it is hidden then.
   const within = (chart, lines) => {
     const here = chart.lines ? lines.filter((line) => chart.lines.includes(line)) : lines;
     return here.length ? here : chart.lines ?? [];
@@ -36,7 +36,7 @@
     spec.datasets = Object.fromEntries(chart.data.map((name) => [name, content.datasets[name]]));
     spec.autosize = { type: "fit-x", contains: "padding" };
     spec.title = {
-      // Pixels that a character takes, beside the button in the corner.
+      // The width of a character in pixels, next to the button in the corner.
       text: wrapped(chart.title, Math.floor((width - 60) / 9.4)),
       subtitle: wrapped(chart.subtitle, Math.floor((width - 60) / 7)),
     };
@@ -63,7 +63,7 @@
 
   const places = [...document.querySelectorAll(".chart")];
   const drawAll = () => Promise.all(places.map(draw));
-  // Titles are wrapped and legends laid out for a width; a small change needs neither.
+  // Titles are wrapped and legends laid out for one width; a small change of width needs no new layout.
   const outgrown = (place) => place.clientWidth > 0 && Math.abs(place.clientWidth - place.dataset.drawn) > 24;
   const fitAll = () => Promise.all(places.filter(outgrown).map(draw));
 
@@ -78,7 +78,7 @@
     for (const row of document.querySelectorAll("[data-line]")) row.hidden = !kept.has(content.lines[row.dataset.line].line);
     const status = document.getElementById("shown");
     if (status) status.textContent = `${lines.length} of ${content.lines.length} curves are shown`;
-    return fitAll(); // a chart beside one that is hidden has its place, too
+    return fitAll(); // a chart next to a hidden one takes its space, too
   };
 
   const valueOf = (cell) => cell.dataset.value ?? cell.textContent;
@@ -91,7 +91,7 @@
     for (const other of table.tHead.rows[0].cells) other.setAttribute("aria-sort", "none");
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
     const numeric = heading.classList.contains("number");
-    // What was not measured goes last in both directions.
+    // Unmeasured values come last in both directions.
     const missing = (row) => numeric && Number.isNaN(Number(valueOf(row.cells[column])));
     const order = (a, b) => {
       const [x, y] = [valueOf(a.cells[column]), valueOf(b.cells[column])];
@@ -126,7 +126,7 @@
     return lines.map((line) => `| ${line.join(" | ")} |`).join("\n") + "\n";
   };
 
-  // Pages opened from a file may have no clipboard of their own; a selected text field always has.
+  // Pages opened from a file may have no clipboard API; copying from a selected text field always works.
   const copy = async (text) => {
     try {
       await navigator.clipboard.writeText(text);

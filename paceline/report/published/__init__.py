@@ -1,1 +1,1 @@
-"""Our results in the layouts of published tables, and beside them."""
+"""Our results in the layouts of published tables, and compared with them."""

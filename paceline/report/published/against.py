@@ -116,7 +116,7 @@ def _missing(pairs: Sequence[Counterpart], results: Results, reference: Referenc
     other = {p.strategy: p.series.strategy for p in pairs if p.series is not None and not p.same_strategy}
     if other:
         compared = listed([f"{ours} with {theirs}" for ours, theirs in other.items()])
-        yield f"No strategy occurs in both, so different strategies are compared: {compared}."
+        yield f"No strategy occurs in both, so the comparison is between different strategies: {compared}."
 
 
 def _findings(pairs: Sequence[Counterpart]) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _network(pairs: Sequence[Counterpart]) -> str:
 
 
 def _faults(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[str]:
-    """Known problems of the compared series, or of all where none is; similar findings are grouped."""
+    """Known problems of the compared series, or of all series where none is compared; groups similar findings."""
     compared = {pair.series.label for pair in pairs if pair.series is not None}
     compared = compared or {series.label for series in reference.series}
     grouped: dict[tuple[str, str], list[Finding]] = {}
@@ -206,7 +206,7 @@ def _faults(reference: Reference, pairs: Sequence[Counterpart]) -> Iterator[str]
 
 
 def _table(reference: Reference, pairs: Sequence[Counterpart]) -> PageTable:
-    """A row for each of our settings; rows that only they have are in the chart."""
+    """A row for each of our settings; the chart also has the rows that only they have."""
     ours = [pair for pair in pairs if pair.ours is not None]
     return PageTable(
         name="against",
@@ -237,7 +237,7 @@ def _cells(pair: Counterpart) -> tuple[TableCell, ...]:
 
 
 def _speedup(results: Results, reference: Reference, pairs: Sequence[Counterpart]) -> Chart:
-    """Speed-up against devices, so that one ideal line holds for both, however many workers share a device."""
+    """Speed-up against devices, so that one ideal line applies to both, however many workers share a device."""
     points = [*_ours(pairs), *_theirs(reference, pairs)]
     most = max(point.devices for point in points)
     highest = max(most, *(point.speedup.value for point in points))

@@ -1,4 +1,4 @@
-"""The layout of seed-004: machines, versions, one worker alone, and workloads against counts of workers."""
+"""The layout of seed-004: machines, versions, one worker alone, and workloads against worker counts."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from paceline.studies.columns import NOTHING
 
 
 def by_workload(rows: Sequence[ScalingRow]) -> list[PageTable]:
-    """The machines, their versions, one worker alone on each, and workloads against counts of workers."""
+    """The machines, their versions, one worker alone on each, and workloads against worker counts."""
     groups: dict[tuple[object, ...], list[ScalingRow]] = {}
     for row in rows:
         groups.setdefault(of_one_table(row, across="workload"), []).append(row)

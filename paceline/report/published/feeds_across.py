@@ -1,4 +1,4 @@
-"""The layout of seed-003: a row per count of workers, a column per feed."""
+"""The layout of seed-003: a row per worker count, a column per feed."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
 
 
 def by_feed(rows: Sequence[ScalingRow]) -> list[PageTable]:
-    """A row per count of workers and a column per feed; synthetic feeds share one column."""
+    """A row per worker count and a column per feed; synthetic feeds share one column."""
     return [_feeds_across(group) for group in grouped(rows, across="feed")]
 
 

@@ -66,7 +66,7 @@ def _over_repeats(column: Column) -> Field:
 
 
 def _epoch_loss(record: Record) -> float | None:
-    """Training loss: the mean over the last epoch, as Keras prints it; of the last step where no epoch is complete."""
+    """Training loss: the mean over the last epoch, as Keras prints it, or the last step's if no epoch is complete."""
     learning = record.learning
     ends = {v.step for v in learning.validation if v.epoch and v.epoch.is_integer()}
     last = learning.loss[slice(*[0, *sorted(ends)][-2:])] if ends else learning.loss[-1:]

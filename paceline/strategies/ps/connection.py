@@ -1,4 +1,4 @@
-"""A worker's connections to all parameter servers: ask all of them, and notice when one is gone."""
+"""A worker's connections to all parameter servers: send requests, and detect when a server is gone."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _FAREWELL_SECONDS = 2.0
 
 
 class Servers:
-    """One DEALER per server; the worker that started the servers also watches and ends them."""
+    """One DEALER per server; the worker that started the servers also monitors and stops them."""
 
     def __init__(
         self, endpoints: Sequence[str], rank: int, handles: Sequence[ServerHandle], timeout_seconds: float | None
@@ -37,12 +37,12 @@ class Servers:
         return len(self._sockets)
 
     def tell(self, message: Message) -> None:
-        """Send to every server what needs no answer."""
+        """Send every server a message that needs no answer."""
         for socket in self._sockets:
             send(socket, message)
 
     def ask(self, messages: Sequence[Message], expected: str) -> Iterator[tuple[int, Message]]:
-        """Send each server its message; yield the servers' numbers and answers as they come."""
+        """Send each server its message; yield the servers' numbers and answers as they arrive."""
         poller = zmq.Poller()
         for socket, message in zip(self._sockets, messages, strict=True):
             send(socket, message)
@@ -59,7 +59,7 @@ class Servers:
                 yield number, _answer(socket, number, expected)
 
     def ask_all(self, message: Message, expected: str) -> list[Message]:
-        """The same message to all; their answers in order of number."""
+        """Send the same message to all servers; return their answers in order of number."""
         answers = dict(self.ask([message] * len(self), expected))
         return [answers[number] for number in range(len(self))]
 
@@ -70,22 +70,22 @@ class Servers:
                 raise ServerLost(f"Parameter server {number} {how}")
         files = enumerate(map(socket_path, self._endpoints))
         gone = [str(number) for number, file in files if file is not None and not file.exists()]
-        if gone:  # their own worker knows why, and has ended what was left of them
+        if gone:  # the worker that started them knows why, and has stopped the rest
             raise ServerLost(f"Parameter servers are gone ({', '.join(gone)}); worker {self._rank} waited for them.")
         if self._timeout_seconds is not None and waited_seconds > self._timeout_seconds:
-            raise Hang(f"Worker {self._rank} waited {waited_seconds:.0f} s for {expected!r} of the parameter servers.")
+            raise Hang(f"Worker {self._rank} waited {waited_seconds:.0f} s for {expected!r} from parameter servers.")
 
     def close(self) -> None:
-        """Leave; the worker that started the servers waits for them to end, and ends those that do not."""
+        """Disconnect; the worker that started the servers waits for them to exit, and kills those that do not."""
         try:
             self.tell(Message("leave"))
             for socket in self._sockets:
-                socket.close(linger=_LINGER_MILLISECONDS)  # the farewell is still on its way
+                socket.close(linger=_LINGER_MILLISECONDS)  # the last message is still in flight
             self._context.term()
         finally:
             deadline = time.monotonic() + _FAREWELL_SECONDS
             for handle in self._handles:
-                if not any(other.failure() for other in self._handles):  # once one has ended, no use in waiting
+                if not any(other.failure() for other in self._handles):  # once one has exited, waiting is useless
                     handle.wait(max(0.0, deadline - time.monotonic()))
             for handle in self._handles:
                 handle.close()
@@ -95,7 +95,7 @@ def _answer(socket: "zmq.Socket[bytes]", number: int, expected: str) -> Message:
     try:
         message = decode(socket.recv_multipart(copy=False))
     except Malformed as error:
-        raise RunError(f"Parameter server {number} answered with something else than a message: {error}.") from None
+        raise RunError(f"Parameter server {number} sent an invalid message: {error}.") from None
     if message.kind == "refused":
         raise RunError(f"Parameter server {number} refused: {message.fields.get('reason')}.")
     if message.kind != expected:

@@ -1,4 +1,4 @@
-"""All trained parameters of a model laid into one flat buffer per dtype, and their gradients into another."""
+"""All trained parameters of a model in one flat buffer per dtype, and their gradients in another."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from paceline.strategies.ps.wire import dtype_name
 class FlatModel:
     """A model whose trained parameters and gradients are views of flat buffers, by name of dtype.
 
-    A range of a flat buffer is one piece of memory: it is sent as one frame, without copying, and received with one
+    A range of a flat buffer is contiguous memory: it is sent as one frame without copying, and received with one
     copy. On a GPU `host_…` are staging buffers (not run on a GPU); on the CPU they are the flat buffers themselves.
     """
 
@@ -21,7 +21,7 @@ class FlatModel:
         devices = {p.device for p in trained}
         if len(devices) != 1:
             where = ", ".join(sorted(map(str, devices))) or "nothing to train"
-            raise SpecError(f"The trained parameters of a model must be on one device, not {where}.")
+            raise SpecError(f"The trained parameters are on {where}: they must be on one device.")
         self.device = devices.pop()
         self.parameters: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
@@ -56,20 +56,20 @@ class FlatModel:
         return {dtype: buffer.numel() for dtype, buffer in self.parameters.items()}
 
     def gradients_to_host(self) -> None:
-        """Have all gradients in the host buffers."""
+        """Copy all gradients to the host buffers."""
         for p, home in self._homes:
-            # zero_grad(set_to_none) and sparse gradients leave a tensor of their own in place of the view
+            # zero_grad(set_to_none) and sparse gradients replace the view by a separate tensor
             if p.grad is not home:
                 home.zero_() if p.grad is None else home.copy_(p.grad)
                 p.grad = home
         self._copy(self.gradients, self.host_gradients)
 
     def parameters_to_host(self) -> None:
-        """Have all parameters in the host buffers."""
+        """Copy all parameters to the host buffers."""
         self._copy(self.parameters, self.host_parameters)
 
     def parameters_from_host(self) -> None:
-        """Take the parameters over from the host buffers."""
+        """Copy the parameters from the host buffers."""
         self._copy(self.host_parameters, self.parameters)
 
     def _copy(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
@@ -78,6 +78,6 @@ class FlatModel:
                 target[dtype].copy_(buffer)
 
     def clear_gradients(self) -> None:
-        """Zero for the next update."""
+        """Zero the gradients for the next update."""
         for buffer in self.gradients.values():
             buffer.zero_()

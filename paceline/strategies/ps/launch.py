@@ -1,4 +1,4 @@
-"""Server processes as their worker sees them: started, watched and ended; without torch."""
+"""Server processes from their worker's side: start, monitor and stop them; without torch."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _STDERR_LINES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:
-    """What a server needs to know; plain data, one JSON line."""
+    """The configuration of a server: plain data, one JSON line."""
 
     number: int
     workers: int
@@ -35,17 +35,17 @@ class ServerConfig:
     """Elements of its range of each flat buffer, by dtype."""
 
     cores: Sequence[int] | None = None
-    """Cores it is pinned to, and as many threads; None leaves it free, with one thread."""
+    """Cores that it is pinned to, with one thread each; None for no pinning and one thread."""
 
     address: str | None = None
-    """Of its node's interface, where workers are on several nodes; None: it listens on a socket file."""
+    """Address of its node, if workers are on several nodes; None to listen on a socket file."""
 
     device: str = "cpu"
     codec: str | None = None
-    """What codes the gradients that workers push, as it is written in a chain; None: they come as they are."""
+    """The codec of the gradients that workers push, as written in a chain; None for unencoded gradients."""
 
     def to_json(self) -> str:
-        """For the server's stdin."""
+        """The configuration as JSON, for the server's stdin."""
         return json.dumps({**asdict(self), "recipe": self.recipe.to_json()})
 
     @classmethod
@@ -56,7 +56,7 @@ class ServerConfig:
 
 
 class ServerHandle(Protocol):
-    """A server that was started."""
+    """A running server."""
 
     def endpoint(self) -> str:
         """Where it listens; waits until it does."""
@@ -77,20 +77,20 @@ def socket_path(endpoint: str) -> Path | None:
 
 
 def remove_socket(endpoint: str | None) -> None:
-    """Remove what a killed server could not remove itself."""
+    """Remove the socket file that a killed server left behind."""
     path = socket_path(endpoint) if endpoint is not None else None
     if path is not None:
         shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def how_it_ended(code: int, written: str) -> str:
-    """The end of a server in words, with the last lines it wrote."""
+    """How a server ended, in words, with the last lines of its output."""
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return f"{how}." + "".join(f"\n  {line}" for line in written.splitlines()[-_STDERR_LINES:])
 
 
 class ServerProcess:
-    """A server in a process of its own. It lives no longer than its stdin: should its worker be killed, it ends."""
+    """A server in a process of its own. It exits when its stdin closes, so also when its worker is killed."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._number = config.number
@@ -102,7 +102,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            # the recipe may name a class that only this process's path finds
+            # the recipe may name a class that only this process's path contains
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             process_group=0,  # Ctrl-C in the terminal is for the workers
         )
@@ -157,14 +157,14 @@ class ServerProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSite:
-    """Where servers run and listen, and what starts them."""
+    """Where servers run and listen, and how they are started."""
 
     cores: Sequence[Sequence[int]] | None = None
-    """Of each server; None leaves them free."""
+    """The cores of each server; None for no pinning."""
 
     addresses: Sequence[str] | None = None
-    """Of each server's node, where workers are on several; None: on this one."""
+    """The address of each server's node, if workers are on several nodes; None for this node."""
 
     launch: Callable[[ServerConfig], ServerHandle] = ServerProcess
     timeout_seconds: float | None = None
-    """How long a worker waits for an answer before it gives up; None: as long as the servers live."""
+    """How long a worker waits for an answer; None for as long as the servers run."""

@@ -22,7 +22,7 @@ Values: TypeAlias = Mapping[str, Tensor]
 
 
 class Refusal(Exception):
-    """A worker asked for something that cannot be; it is told why, and the server goes on."""
+    """A request that a server cannot fulfil; the worker gets the reason, and the server continues."""
 
 
 class OwnedRange:
@@ -44,7 +44,7 @@ class OwnedRange:
         """How long the last update took."""
 
     def check(self, tensors: Values) -> None:
-        """Refuse tensors that are not of this range."""
+        """Refuse tensors that do not belong to this range."""
         expected = {name: (p.dtype, p.shape) for name, p in self._parameters.items()}
         if {name: (t.dtype, t.shape) for name, t in tensors.items()} != expected:
             raise Refusal("the tensors are not those of this server's range")
@@ -55,7 +55,7 @@ class OwnedRange:
             try:
                 pushed = {name: self._decode(pushed[name], parameter) for name, parameter in self._parameters.items()}
             except (KeyError, RuntimeError, ValueError, IndexError, TypeError) as error:
-                raise Refusal(f"what was pushed cannot be decoded: {error}") from error
+                raise Refusal(f"the pushed gradients cannot be decoded: {error}") from error
         self.check(pushed)
         return pushed
 
@@ -64,7 +64,7 @@ class OwnedRange:
         return self._codec.decode(coded, parameter.numel()).to(parameter.dtype)
 
     def add_up(self, parts: Iterable[Values]) -> float | None:
-        """Take the sum of `parts`, added in the given order; its squared norm if the recipe clips."""
+        """Store the sum of `parts`, added in the given order; return its squared norm if the recipe clips."""
         for position, part in enumerate(parts):
             for name, parameter in self._parameters.items():
                 assert parameter.grad is not None
@@ -76,7 +76,7 @@ class OwnedRange:
         return math.fsum(float(norm) ** 2 for norm in norms)
 
     def update(self, lr: float, scale: float) -> None:
-        """One optimizer step with the gradients taken, scaled."""
+        """Make one optimizer step with the stored gradients, scaled."""
         begun = time.perf_counter()
         if scale != 1.0:
             for parameter in self._parameters.values():
@@ -93,7 +93,7 @@ class OwnedRange:
         return {name: p.detach() for name, p in self._parameters.items()}
 
     def state(self) -> Message:
-        """The optimizer's state: tensors by `dtype/key`, plain values beside them, and the settings of its group."""
+        """The optimizer's state: tensors by `dtype/key`, plain values, and the settings of its parameter group."""
         tensors: dict[str, Tensor] = {}
         plain: StateDict = {}
         for name, parameter in self._parameters.items():
@@ -108,12 +108,12 @@ class OwnedRange:
 
     @torch.no_grad()
     def load(self, message: Message) -> None:
-        """Parameters by dtype and, when they come with them, what `state` gave."""
+        """Load parameters by dtype and, if given, the optimizer state from `state`."""
         fields, values = message.fields, {name: t for name, t in message.tensors.items() if "/" not in name}
         self.check(values)
         parts = (fields.get("group", {}), fields.get("plain", {}))
         if type(fields.get("version")) is not int or not all(isinstance(part, dict) for part in parts):
-            raise Refusal("'load' lacks a version, or garbles the optimizer's state")
+            raise Refusal("'load' has no version, or a damaged optimizer state")
         self.version = fields["version"]
         for name, parameter in self._parameters.items():
             parameter.copy_(values[name])
@@ -146,16 +146,16 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 def require_elementwise(recipe: OptimizerRecipe) -> None:
     """Refuse an optimizer that would train differently on ranges than on whole tensors, by trying it on both."""
-    refusal = f"ps cannot use {recipe.factory}: a server updates ranges of elements that do not know tensor borders"
+    refusal = f"ps cannot use {recipe.factory}: a server updates ranges of elements that cross tensor boundaries"
     remedy = "Use an elementwise optimizer such as SGD or Adam, or strategy allreduce."
-    start = torch.logspace(-3, 3, 8, dtype=torch.float64)  # halves of unlike norms
+    start = torch.logspace(-3, 3, 8, dtype=torch.float64)  # halves of different norms
     try:
         whole, halves = (
             _tried(recipe, [start.clone()]),
             _tried(recipe, [half.clone() for half in torch.split(start, 4)]),
         )
-    except Exception as error:  # whatever the optimizer raises says why
-        raise SpecError(f"{refusal}, and one could not be updated: {error} {remedy}") from error
+    except Exception as error:  # any error of the optimizer explains it
+        raise SpecError(f"{refusal}, and updating one failed: {error} {remedy}") from error
     if not torch.allclose(whole, halves, rtol=1e-9, atol=0):
         raise SpecError(f"{refusal}, and its update of a tensor changed when the tensor was split. {remedy}")
 

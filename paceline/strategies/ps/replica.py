@@ -52,11 +52,11 @@ class ParameterServerReplica:
         self._codec = codec
 
     def backward(self, loss: Tensor, *, share: Share | None = None, last: bool = True) -> None:
-        """Gradients weighted by samples: in the mean over all workers (sync), or over this worker's."""
+        """Compute gradients weighted by samples: in the mean over all workers (sync), or over this worker."""
         torch.autograd.backward(loss * self._shares.weight(share))
 
     def exchange(self, samples: int) -> None:
-        """Push every range to its server; return when all of them let this worker go."""
+        """Push every range to its server; return when all servers allow this worker to update."""
         self._shares.check(samples)
         missing = self._arrived.missing()
         if missing:
@@ -74,7 +74,7 @@ class ParameterServerReplica:
         self._events.spend("held", max(answer.fields.get("held_seconds", 0.0) for answer in answers.values()))
 
     def update(self, lr: float) -> None:
-        """Have the servers apply; return when the new parameters are in the model."""
+        """Let the servers apply the update; return when the new parameters are in the model."""
         self._shares.spend()
         asked = Message("apply", {"lr": lr, "scale": self._scale()})
         begun = time.perf_counter()
@@ -82,30 +82,30 @@ class ParameterServerReplica:
         for number, fields in self._receive([asked] * len(self._servers)):
             updating_seconds = max(updating_seconds, fields["updating_seconds"])
             self._events.end(number)
-        # All but the servers' own work was the way there and back.
+        # Everything except the servers' own work was communication.
         self._events.spend("exchange", max(0.0, time.perf_counter() - begun - updating_seconds))
         self._flat.clear_gradients()
         self._arrived.reset()
 
     def _scale(self) -> float:
-        """min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; the norm is that over all servers."""
+        """min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; the norm is over all servers."""
         if self._clip_norm is None:
             return 1.0
         return min(1.0, self._clip_norm / (math.sqrt(math.fsum(self._squared_norms)) + 1e-6))
 
     def _part(self, buffers: dict[str, Tensor], number: int) -> dict[str, Tensor]:
-        """The range of each buffer that a server owns, as views."""
+        """The range of each buffer that a server owns, as a view."""
         return {dtype: buffer[self._ranges[dtype][number]] for dtype, buffer in buffers.items()}
 
     def _coded(self, number: int) -> dict[str, Tensor]:
-        """What a server is pushed of its range."""
+        """The data that is pushed to a server for its range."""
         part = self._part(self._flat.host_gradients, number)
         if self._codec is None:
             return part
         return {dtype: self._codec.encode(BucketViews(f"{number}/{dtype}", [piece])) for dtype, piece in part.items()}
 
     def _receive(self, messages: Sequence[Message]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Ask for parameters and take them over; yields each server's number and what else it said."""
+        """Request parameters and copy them to the model; yield each server's number and answer."""
         for number, answer in self._servers.ask(messages, "parameters"):
             for dtype, target in self._part(self._flat.host_parameters, number).items():
                 target.copy_(answer.tensors[dtype])
@@ -118,16 +118,16 @@ class ParameterServerReplica:
             pass
 
     def settle(self) -> None:
-        """Agreed weights, which sync has after every update, and rank 0's buffers."""
+        """Synchronise weights, which sync does in every update, and copy rank 0's buffers."""
         if not self._sync and self._group.size > 1:
-            self._servers.tell(Message("rest"))  # a worker that comes late must not wait for those already here
+            self._servers.tell(Message("rest"))  # a late worker must not wait for those that are already here
             self._group.barrier()
             self._pull()
-            self._group.barrier()  # nobody updates before everybody has pulled
+            self._group.barrier()  # no worker updates before all have pulled
         share_buffers(self.model, self._group)
 
     def report(self) -> StrategyFigures:
-        """How busy the servers were; without a barrier, how many updates came between a pull and its update."""
+        """Server utilisation; without a barrier, also the number of updates between a pull and its update."""
         if self._group.rank != 0:
             return StrategyFigures()
         figures = [answer.fields for answer in self._servers.ask_all(Message("report"), "report")]
@@ -142,9 +142,9 @@ class ParameterServerReplica:
         return StrategyFigures(figures=staleness, server_utilisation_percent=busy)
 
     def state(self) -> State:
-        """Weights and the servers' optimizer, through rank 0; buffers and what a codec keeps are this worker's."""
+        """Weights and the servers' optimizer, through rank 0; buffers and the codec's state are this worker's own."""
         if not self._sync:
-            self._group.barrier()  # every update is in
+            self._group.barrier()  # all updates are applied
         shared = {}
         if self._group.rank == 0:
             shared = {"parameters": copy_of(dict(self.model.named_parameters())), **self._optimizer_state()}
@@ -169,7 +169,7 @@ class ParameterServerReplica:
         return {"elementwise": elementwise, "scalars": scalars, **answers[0].fields}
 
     def load(self, state: State) -> None:
-        """Go on from a saved state: rank 0 hands it to the servers, everybody pulls."""
+        """Resume from a saved state: rank 0 sends it to the servers, and all workers pull."""
         self._group.barrier()
         if self._group.rank == 0:
             self._load_servers(state.shared)
@@ -188,16 +188,16 @@ class ParameterServerReplica:
         parameters: dict[str, Tensor] = dict(self.model.named_parameters())
         if shared["parameters"].keys() != parameters.keys():
             names = sorted(shared["parameters"].keys() ^ parameters.keys())
-            raise CheckpointError(f"The checkpoint is of another model: {', '.join(names[:3])} are not in both.")
+            raise CheckpointError(f"The checkpoint belongs to another model: {', '.join(names[:3])} are not in both.")
         for path, tensor in shared["elementwise"].items():
             if tensor.numel() != self._flat.sizes.get(path.partition("/")[0]):
-                raise CheckpointError(f"The checkpoint is of another model: {tensor.numel()} elements in {path}.")
+                raise CheckpointError(f"The checkpoint belongs to another model: {tensor.numel()} elements in {path}.")
         load_into(parameters, shared["parameters"])
         fields = {key: shared[key] for key in ("plain", "group", "version")}
         self.hand_over(fields, shared["elementwise"], shared["scalars"])
 
     def hand_over(self, fields: StateDict, elementwise: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
-        """Make this worker's parameters, and the given optimizer state, the servers'."""
+        """Send this worker's parameters, and the given optimizer state, to the servers."""
         self._flat.parameters_to_host()
         messages = []
         for number in range(len(self._servers)):
@@ -208,7 +208,7 @@ class ParameterServerReplica:
             pass
 
     def close(self) -> None:
-        """Leave the servers, end those this worker started, and let go of the gradients."""
+        """Disconnect from the servers, stop those that this worker started, and release the gradients."""
         self._arrived.close()
         self.model.zero_grad(set_to_none=True)
         self._servers.close()

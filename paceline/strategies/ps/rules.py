@@ -10,7 +10,7 @@ from paceline.strategies.ps.owned import OwnedRange, Refusal, Values
 from paceline.strategies.ps.wire import Message
 
 Answers: TypeAlias = list[tuple[int, Message]]
-"""To which worker, and what."""
+"""The worker that gets an answer, and the answer."""
 
 
 class Rule(ABC):
@@ -23,21 +23,21 @@ class Rule(ABC):
 
     @abstractmethod
     def push(self, worker: int, gradients: Values) -> Answers:
-        """A worker's gradients are here; answer `go` to whoever may update now."""
+        """A worker's gradients arrived; answer `go` to every worker that may update now."""
 
     @abstractmethod
     def apply(self, worker: int, lr: float, scale: float) -> Answers:
-        """A worker that may update does; answer with parameters, and `go` to whom it was waiting for."""
+        """Apply the update of a worker; answer with parameters, and `go` to workers that waited for it."""
 
     def pull(self, worker: int) -> Answers:
-        """Parameters as they are; the worker takes part from now on."""
+        """Answer with the current parameters; the worker takes part from now on."""
         return [(worker, self._parameters(self.owned.values()))]
 
     def _parameters(self, values: Values) -> Message:
         return Message("parameters", {"updating_seconds": self.owned.updating_seconds}, values)
 
     def rest(self, worker: int) -> Answers:
-        """The worker pushes nothing until it pulls: nobody shall wait for it."""
+        """The worker pushes nothing until it pulls, so no worker waits for it."""
         return []
 
     def leave(self, worker: int) -> Answers:
@@ -62,7 +62,7 @@ class Together(Rule):
         self._pushed: dict[int, Values] = {}
         self._to_apply: set[int] = set()
         self._applied: tuple[float, float] | None = None
-        """Learning rate and scale of this step's update, once it is made."""
+        """Learning rate and scale of this step's update, once it is applied."""
 
     def push(self, worker: int, gradients: Values) -> Answers:
         if worker in self._pushed or worker in self._to_apply:
@@ -72,7 +72,7 @@ class Together(Rule):
             return self.rest(worker)
         if len(self._pushed) < self.workers:
             return []
-        # in order of rank, so that the sum does not depend on who came first
+        # in order of rank, so that the sum does not depend on the order of arrival
         squared_norm = self.owned.add_up(self._pushed[rank] for rank in range(self.workers))
         self._pushed = {}
         self._to_apply = set(range(self.workers))
@@ -81,7 +81,7 @@ class Together(Rule):
 
     def apply(self, worker: int, lr: float, scale: float) -> Answers:
         if worker not in self._to_apply:
-            raise Refusal(f"worker {worker} may not update before it has pushed and was let go")
+            raise Refusal(f"worker {worker} may not update before it has pushed and got `go`")
         if self._applied is None:
             self.owned.update(lr, scale)
             self._applied = (lr, scale)
@@ -101,23 +101,23 @@ class Together(Rule):
 class Alone(Rule):
     """async and stale: one update per push, from that worker's gradients.
 
-    With a bound, a worker that has made c updates since the last settle is let go for the next one when
+    With a bound, a worker that has made c updates since the last settle may make the next one when
     c − min over the workers that take part ≤ bound. Parameters are copied before they are sent: another worker's
-    update may come while they are under way.
+    update may be applied while they are in flight.
     """
 
     def __init__(self, owned: OwnedRange, config: ServerConfig) -> None:
         super().__init__(owned, config)
         self._bound = math.inf if config.bound is None else config.bound
         self._updates = dict.fromkeys(range(config.workers), 0)
-        """Of every worker that takes part."""
+        """The number of updates of every worker that takes part."""
 
         self._seen = dict.fromkeys(range(config.workers), 0)
-        """Version of the parameters that each worker holds."""
+        """The version of the parameters that each worker holds."""
 
         self._pushed: dict[int, Values] = {}
         self._waiting: dict[int, float] = {}
-        """Who has pushed and was not let go yet, and since when."""
+        """Workers that have pushed and may not update yet, and since when."""
 
         self._staleness_sum = self._staleness_max = self._count = 0
 
@@ -137,7 +137,7 @@ class Alone(Rule):
 
     def apply(self, worker: int, lr: float, scale: float) -> Answers:
         if worker not in self._pushed or worker in self._waiting:
-            raise Refusal(f"worker {worker} may not update before it has pushed and was let go")
+            raise Refusal(f"worker {worker} may not update before it has pushed and got `go`")
         staleness = self.owned.version - self._seen[worker]
         self._staleness_sum += staleness
         self._staleness_max = max(self._staleness_max, staleness)
@@ -152,7 +152,7 @@ class Alone(Rule):
         return [(worker, self._parameters({name: value.clone() for name, value in self.owned.values().items()}))]
 
     def pull(self, worker: int) -> Answers:
-        # workers pull between the barriers of a settle, when nobody pushes: all counts start anew together
+        # workers pull between the barriers of a settle, when none pushes: all counts restart together
         self._updates[worker] = 0
         return self._fresh(worker)
 

@@ -25,14 +25,14 @@ from paceline.strategies.ps.wire import Malformed, Message, decode, send
 
 
 class Server:
-    """Answers messages; knows nothing of sockets."""
+    """Answers messages; it does not use sockets itself."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._range = OwnedRange(config)
         self._rule: Rule = (Together if config.mode == "sync" else Alone)(self._range, config)
         self._cores = len(config.cores or [0])
         self._begun: tuple[float, float] | None = None
-        """When the first gradients came, and the processor time until then."""
+        """When the first gradients arrived, and the CPU time until then."""
 
     @property
     def finished(self) -> bool:
@@ -40,7 +40,7 @@ class Server:
         return len(self._rule.left) == self._rule.workers
 
     def answer(self, worker: int, message: Message) -> Answers:
-        """What to send to whom; what cannot be obeyed is refused, and nothing has changed."""
+        """The answers to a message and their recipients; an invalid message is refused and changes nothing."""
         try:
             return self._obey(worker, message)
         except Refusal as refusal:
@@ -70,7 +70,7 @@ class Server:
                 raise Refusal(f"there is no message {unknown!r}")
 
     def _utilisation(self) -> dict[str, float | None]:
-        """Processor time on its cores over time, since the first gradients came."""
+        """CPU time on its cores ÷ elapsed time, since the first gradients arrived."""
         if self._begun is None:
             return {"utilisation_percent": None}
         seconds, busy = time.perf_counter() - self._begun[0], time.process_time() - self._begun[1]
@@ -96,7 +96,7 @@ def serve(config: ServerConfig, lifeline: int, announce: Callable[[str], object]
 
 @contextlib.contextmanager
 def _endpoint(address: str | None) -> Iterator[str]:
-    """Any port of an address, or a socket file in a folder that nobody else may enter (0700), removed afterwards."""
+    """Any port of an address, or a socket file in a private folder (0700), which is removed afterwards."""
     if address is not None:
         yield f"tcp://{address}:*"
         return
@@ -121,7 +121,7 @@ def _converse(server: Server, router: "zmq.Socket[bytes]", lifeline: int, worker
         sender, *frames = router.recv_multipart(copy=False)
         worker = workers.get(sender.bytes)
         if worker is None:
-            continue  # a stranger
+            continue  # an unknown sender
         try:
             answers = server.answer(worker, decode(frames))
         except Malformed as error:
@@ -131,7 +131,7 @@ def _converse(server: Server, router: "zmq.Socket[bytes]", lifeline: int, worker
 
 
 class ServerThread:
-    """A server in a thread of this process, over the same sockets: for tests that need no process."""
+    """A server in a thread of this process, with the same sockets, for tests that need no process."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._end_of_line, self._lifeline = os.pipe()
@@ -175,9 +175,9 @@ class ServerThread:
 
 
 def pin(config: ServerConfig) -> None:
-    """Keep this process to its cores and signals; call it before anything computes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workers decide when a run is over
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by an exception, so that the folder goes
+    """Pin this process to its cores and set its signal handlers; call it before anything computes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workers decide when a run ends
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by an exception, so that the folder is removed
     if config.cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, config.cores)
     torch.set_num_threads(len(config.cores or [0]))
@@ -192,7 +192,7 @@ def main() -> None:
 
 def _announce(endpoint: str) -> None:
     print(json.dumps({"endpoint": endpoint}), flush=True)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an optimizer prints must not fill a pipe nobody reads
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # an optimizer's output must not fill an unread pipe
 
 
 if __name__ == "__main__":

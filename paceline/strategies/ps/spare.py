@@ -1,4 +1,4 @@
-"""Servers that an engine started beforehand, from where torch is loaded already: they wait for their configuration."""
+"""Servers that an engine started in advance, with torch already loaded: they wait for their configuration."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ _END_SECONDS = 5
 
 
 class SpareServer:
-    """A waiting server, put to use over the line to it. It lives no longer than this end of the line."""
+    """A waiting server, configured over the pipe to it. It exits when this end of the pipe closes."""
 
     def __init__(self, config: ServerConfig, line: "Connection[bytes, bytes]") -> None:
         self._number = config.number
@@ -36,7 +36,7 @@ class SpareServer:
         return self._endpoint
 
     def failure(self) -> str | None:
-        """The engine knows how it ended; here only that it did: the line has come to its end."""
+        """Only whether it ended, which closes the pipe; the engine knows how."""
         return "is gone." if self._line.poll() else None
 
     def wait(self, seconds: float) -> None:
@@ -50,13 +50,13 @@ class SpareServer:
 
 
 def launcher(lines: "list[Connection[bytes, bytes]]") -> Callable[[ServerConfig], ServerHandle]:
-    """Puts the waiting servers to use, one after the other."""
+    """Assigns the waiting servers, one after the other."""
     waiting: Iterator[Connection[bytes, bytes]] = iter(lines)
     return lambda config: SpareServer(config, next(waiting))
 
 
 def serve_on_request(line: "Connection[bytes, bytes]", log: Path, host: Host | None) -> None:
-    """The entry of a spare server process: its configuration comes over `line`, whose end is its end."""
+    """The entry point of a spare server: its configuration arrives over `line`, and it exits when that closes."""
     if host is not None:
         netns.enter(host.namespace)
     from paceline.strategies.ps.server import pin, serve
@@ -68,7 +68,7 @@ def serve_on_request(line: "Connection[bytes, bytes]", log: Path, host: Host | N
     try:
         config = ServerConfig.from_json(line.recv_bytes().decode())
     except EOFError:
-        return  # the run ended before it had begun
+        return  # the run ended before it started
     pin(config)
     serve(config, line.fileno(), lambda endpoint: line.send_bytes(endpoint.encode()))
     sys.stdout.flush()

@@ -34,7 +34,7 @@ class ParameterServerStrategy:
         site: ServerSite = _ANYWHERE,
     ) -> None:
         given = options.servers if site.cores is None else len(site.cores)
-        require(given == options.servers, f"ps: cores for {given} servers do not fit servers={options.servers}.")
+        require(given == options.servers, f"ps: cores for {given} servers do not match servers={options.servers}.")
         self._options = options
         self._codec = codec
         self._site = site
@@ -50,22 +50,22 @@ class ParameterServerStrategy:
         replica = ParameterServerReplica(model, flat, servers, group, events, self._options, optimizer.clip_norm, codec)
         if group.rank == 0:
             replica.hand_over({"version": 0}, {}, {})
-        group.barrier()  # nobody pushes to a server that does not hold the parameters yet
+        group.barrier()  # no worker pushes to a server that does not hold the parameters yet
         return replica
 
     def _check(self, recipe: OptimizerRecipe) -> None:
-        """What can be refused before anything is started."""
+        """Refuse what can be refused before anything is started."""
         if recipe.clip_norm is not None and not self._options.synchronous:
             raise SpecError(
                 f"clip_norm={recipe.clip_norm} needs the norm over all workers' gradients, which mode="
-                f"{self._options.mode} never has: use ps:mode=sync, or leave clipping out."
+                f"{self._options.mode} does not compute: use ps:mode=sync, or leave clipping out."
             )
         require_elementwise(recipe)
         if self._options.device == "gpu" and not torch.cuda.is_available():
             raise DeviceError("ps: device=gpu, but torch finds no GPU: use device=cpu.")
 
     def _connect(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group) -> Servers:
-        token = secrets.randbits(62)  # rank 0's names this replication in the store
+        token = secrets.randbits(62)  # rank 0's number names this replication in the store
         gathered = group.all_gather(torch.tensor([token, group.node], device=flat.device))
         if len({int(pair[1]) for pair in gathered}) > 1 and self._site.addresses is None:
             raise SpecError("ps: servers listen on one node only, and these workers are on several: use allreduce.")
@@ -77,7 +77,7 @@ class ParameterServerStrategy:
         return Servers(endpoints, group.rank, handles, self._site.timeout_seconds)
 
     def _start(self, flat: FlatModel, recipe: OptimizerRecipe, group: Group, keys: Sequence[str]) -> list[ServerHandle]:
-        """Start all servers, then wait for each: most of the time of a start is the import of torch."""
+        """Start all servers, then wait for each: importing torch takes most of the start-up time."""
         handles: list[ServerHandle] = []
         try:
             for number in range(self._options.servers):

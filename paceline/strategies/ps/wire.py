@@ -32,12 +32,12 @@ Parts: TypeAlias = list[bytes | memoryview]
 
 
 class Malformed(ValueError):
-    """Frames that are not a message; whoever gets them drops or refuses them, and goes on."""
+    """Frames that are not a message; the receiver drops or refuses them, and continues."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What is said, with plain values and named tensors."""
+    """A message: its kind, plain values and named tensors."""
 
     kind: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def dtype_called(name: object) -> torch.dtype:
 
 
 def encode(message: Message) -> Parts:
-    """Frames to send. Those of CPU tensors share the tensors' memory: leave it alone until the answer is there."""
+    """Frames to send. Those of CPU tensors share the tensors' memory: do not change it before the answer arrives."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in message.tensors.items()}
     listed = [[name, dtype_name(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()]
     header = {"kind": message.kind, "fields": dict(message.fields), "tensors": listed}
@@ -70,7 +70,7 @@ def decode(frames: Sequence[zmq.Frame]) -> Message:
     header = _header(frames)
     kind, fields, listed = header.get("kind"), header.get("fields"), header.get("tensors")
     if not isinstance(kind, str) or not isinstance(fields, dict) or not isinstance(listed, list):
-        raise Malformed("the header lacks kind, fields or tensors")
+        raise Malformed("the header has no kind, fields or tensors")
     if len(listed) != len(frames) - 1:
         raise Malformed(f"{len(listed)} tensors announced, {len(frames) - 1} frames received")
     tensors: dict[str, Tensor] = {}

@@ -107,7 +107,7 @@ def test_the_floor_is_what_remains_when_each_place_is_moved_by_its_own_deviation
     assert found.floor == pytest.approx([0, 1 - 400 / 440, 400 / 360 - 1, 0], abs=1e-9)
     assert "The floor" not in page([found])
     of_steps = check(HeldOutTable("s", "l", known, hidden, of_steps=True))
-    assert f"The floor, {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
+    assert f"The floor is {of_steps.floor.mean():.1%} here" in page([found, of_steps])  # type: ignore[union-attr]
 
 
 def test_without_several_rows_of_a_place_there_is_no_floor() -> None:
@@ -141,5 +141,5 @@ def test_placements_are_read_as_workers_on_nodes(tmp_path: Path) -> None:
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     write_pollux(tmp_path)
     (tmp_path / "made" / "scalability.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="not as Pollux publishes it"):
+    with pytest.raises(DataError, match="does not have the format that Pollux publishes"):
         list(pollux(tmp_path))

@@ -68,7 +68,7 @@ def test_a_batch_that_is_divided_stays_divided_when_the_knee_is_looked_for() -> 
     gain = divided.points[-1].throughput / divided.points[-2].throughput  # type: ignore[operator]
     assert (gain < 1.5) == (divided.knee_workers <= 16)
     whole = strong.curve([Point(8)])
-    assert any("divide a batch of 256" in warning for warning in whole.warnings)
+    assert any("divide a global batch of 256" in warning for warning in whole.warnings)
     assert not any("divide" in warning for warning in divided.warnings)
 
 
@@ -96,8 +96,8 @@ def test_nodes_are_as_full_as_in_the_table_unless_given() -> None:
 def test_leaving_the_only_node_that_was_measured_widens_the_band_and_is_told() -> None:
     here, away = NEAR_LINEAR.curve([Point(16, 1), Point(16, 2)]).points
     assert away.high80 / away.low80 > here.high80 / here.low80  # type: ignore[operator]
-    assert any("prior knowledge only" in text for text in NEAR_LINEAR.curve([Point(16, 2)]).warnings)
-    assert any("as if all workers were on one node" in text for text in NEAR_LINEAR.curve([Point(16)]).warnings)
+    assert any("comes from the priors only" in text for text in NEAR_LINEAR.curve([Point(16, 2)]).warnings)
+    assert any("assumes one node for all workers" in text for text in NEAR_LINEAR.curve([Point(16)]).warnings)
 
 
 def test_a_larger_batch_takes_longer_and_yields_more() -> None:
@@ -110,21 +110,21 @@ def test_two_rows_are_enough_but_not_for_everything() -> None:
     found = forecast(table([1, 2], [100, 190]))
     curve = found.curve([Point(4), Point(128)])
     assert 300 < curve.points[0].throughput < 400  # type: ignore[operator]
-    assert any("Two counts of workers" in text for text in curve.warnings)
+    assert any("Two worker counts" in text for text in curve.warnings)
     with pytest.raises(
-        SpecError, match="129 workers are more than 64 times the 2 that were measured, too far for 2 counts"
+        SpecError, match="129 workers are more than 64 times the measured 2, too far to project from 2 worker counts"
     ):
         found.curve([Point(129)])
 
 
 def test_speed_that_falls_to_nothing_is_refused() -> None:
-    with pytest.raises(DataError, match=r"the row of 8 workers is .* times away from what any law"):
+    with pytest.raises(DataError, match=r"the row of 8 workers is .* times away from what any scaling law"):
         forecast(table([1, 2, 4, 8], [100, 50, 5, 0.01]))
 
 
 @pytest.mark.parametrize("speeds", [[100, 400, 1600, 6400], [100, 50, 25, 12]])
 def test_a_table_that_no_law_comes_near_is_refused(speeds: list[float]) -> None:
-    with pytest.raises(DataError, match="times away from what any law of scaling gives: check it, or leave it out"):
+    with pytest.raises(DataError, match="times away from what any scaling law predicts: check it, or leave it out"):
         forecast(table([1, 2, 4, 8], speeds))
 
 

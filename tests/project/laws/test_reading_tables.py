@@ -72,18 +72,18 @@ def test_one_worker_is_on_one_node_and_nodes_that_are_partly_missing_are_not_use
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ((Row(workers=1, throughput=1),), "takes two counts"),
+        ((Row(workers=1, throughput=1),), "needs at least two counts"),
         ((Row(workers=4, throughput=1), Row(workers=4, throughput=2)), "all rows have 4 workers"),
         ((Row(workers=1, throughput=1), Row(workers=2, nodes=4, throughput=2)), "4 nodes for 2 workers is not valid"),
-        ((Row(workers=1), Row(workers=2)), "no row has both workers and a speed"),
-        ((Row(workers=1, throughput=1), Row(workers=2, step_seconds=1)), "only a speed, others only a step time"),
+        ((Row(workers=1), Row(workers=2)), "no row has both workers and a throughput"),
+        ((Row(workers=1, throughput=1), Row(workers=2, step_seconds=1)), "only a throughput, others only a step time"),
         (
             (
                 Row(workers=1, batch=1, throughput=1),
                 Row(workers=2, batch=2, throughput=2),
                 Row(workers=4, throughput=3),
             ),
-            "some rows have a batch and others have none",
+            "some rows have a batch and others do not",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_synchronising_that_leaves_less_than_the_compute_is_not_used_and_that_is
     rows = tuple(replace(row, sync_seconds=share * (row.step_seconds or 0)) for row in SYNCED)
     table = from_series("t", series(*rows))
     assert table.rest_seconds is None
-    assert any("sync_seconds were not used" in warning for warning in table.warnings)
+    assert any("sync_seconds were ignored" in warning for warning in table.warnings)
 
 
 def test_synchronising_is_not_used_where_the_time_of_a_step_is_not_known() -> None:
@@ -140,7 +140,7 @@ def test_what_cannot_be_is_told() -> None:
     apart = from_series(
         "t", series(Row(workers=1, throughput=100), Row(workers=1, throughput=200), Row(workers=2, throughput=300))
     )
-    assert any("100% apart" in warning for warning in apart.warnings)
+    assert any("differ by 100%" in warning for warning in apart.warnings)
 
 
 def test_speed_that_falls_is_told_and_equal_speed_is_not() -> None:

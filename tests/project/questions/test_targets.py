@@ -138,9 +138,9 @@ def test_runs_that_do_not_reach_a_loss_are_left_out_and_it_is_said(tmp_path: Pat
     found = reached(runs, 3.0)  # at batch 8 80 steps end at 4.3
     assert found.batches.tolist() == [32, 64]
     assert any("1 run " in note for note in found.notes)
-    with pytest.raises(DataError, match="runs of none came down"):
+    with pytest.raises(DataError, match="runs of none reached"):
         reached(runs, -99.0)
-    with pytest.raises(DataError, match="runs of 64 came down"):
+    with pytest.raises(DataError, match="runs of 64 reached"):
         reached(runs[:1] + runs[2:], 3.0)
 
 

@@ -359,6 +359,6 @@ def test_far_beyond_what_was_measured_it_warns_and_then_refuses(measured: Measur
 def test_a_warning_about_many_points_is_given_once(measured: Measured) -> None:
     found = curve(measured, [Point(workers=n, nodes=None, batch=None) for n in (3, 4, 8)], Question())
     assert [w for w in found.warnings if "on one node" in w] == [
-        "Up to 8 workers on one node were asked for, but the measured machine has 2 devices: a node with 8 equal "
+        "Up to 8 workers on one node were requested, but the measured machine has 2 devices: a node with 8 equal "
         "devices is assumed."
     ]

@@ -47,8 +47,8 @@ def test_an_efficiency_that_is_given_is_taken_as_it_is() -> None:
         ("1Gbps,efficiency=high", "at most 1"),
         ("1Gbps,in_flight=0", "at least 1"),
         ("1Gbps,in_flight=two", "whole number"),
-        ("1Gbps,n1=100Mbps", "gives n1= a link of its own: to a projection all nodes are alike"),
-        ("n0=1Gbps", "to a projection all nodes are alike"),
+        ("1Gbps,n1=100Mbps", "gives n1= a link of its own: a projection assumes equal nodes"),
+        ("n0=1Gbps", "a projection assumes equal nodes"),
     ],
 )
 def test_a_network_that_makes_no_sense_is_refused_by_its_rule(text: str, word: str) -> None:
