@@ -292,7 +292,7 @@ def test_help_answers_without_loading_what_only_a_run_needs(arguments: list[str]
 def test_no_part_but_traffic_and_strategies_knows_a_member_of_a_chain() -> None:
     """Others ask the resolved strategy, so that a new member touches none of them."""
     claims = {member.claim.__module__ for member in MEMBERS.values()}
-    names = {name for name, member in MEMBERS.items() if member.kind != "what"}  # bf16 is a precision, too
+    names = {name for name, member in MEMBERS.items() if member.kind != "codec"}  # bf16 is a precision, too
     others = [module for module in modules().values() if module.part not in ("traffic", "strategies")]
     wrong = [
         f"{module.name} imports {target}" for module, target in everywhere() if module in others and target in claims
@@ -308,7 +308,7 @@ def test_no_part_but_traffic_and_strategies_knows_a_member_of_a_chain() -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_strategy_that_is_offered_can_be_built(name: str) -> None:
-    chain = name if MEMBERS[name].kind != "what" else f"{name}+allreduce"
+    chain = name if MEMBERS[name].kind != "codec" else f"{name}+allreduce"
     assert callable(implementations.build(chain).replicate)
 
 

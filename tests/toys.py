@@ -64,6 +64,6 @@ class Every(ScheduleClaim):
         return self.steps
 
 
-SIGNS = Member("what", Signs, "signs and a scale, with a residual", "toy_classes:SignsCodec")
-LOWRANK = Member("what", LowRank, "matrices of low rank, in two rounds", "toy_classes:LowRankCodec")
-EVERY = Member("when", Every, "changes averaged every H steps", "toy_classes:EveryStrategy")
+SIGNS = Member("codec", Signs, "signs and a scale, with a residual", "toy_classes:SignsCodec")
+LOWRANK = Member("codec", LowRank, "matrices of low rank, in two rounds", "toy_classes:LowRankCodec")
+EVERY = Member("schedule", Every, "changes averaged every H steps", "toy_classes:EveryStrategy")

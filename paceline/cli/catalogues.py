@@ -33,7 +33,7 @@ def strategies() -> None:
     from paceline.traffic.combinations import combinations
     from paceline.traffic.members import KINDS
 
-    for kind, title in zip(KINDS, ("when replicas agree", "what is sent", "how it is sent"), strict=True):
+    for kind, title in zip(KINDS, ("schedule", "codec", "transport"), strict=True):
         members = [(name, member) for name, member in MEMBERS.items() if member.kind == kind]
         _print(title, [(name, member.summary, member.claim) for name, member in members])
     heading, *rows = combinations()

@@ -19,32 +19,30 @@ from paceline.traffic.resolved import ChosenMember, ResolvedStrategy
 
 MEMBERS: Mapping[str, Member] = {
     "independent": Member(
-        "when",
+        "schedule",
         Independent,
         "every worker trains alone; the upper bound of throughput",
         "paceline.strategies.independent:IndependentStrategy",
     ),
     "bf16": Member(
-        "what", Bf16, "gradients in transit as bfloat16: half the bytes", "paceline.strategies.bf16:Bf16Codec"
+        "codec", Bf16, "gradients in transit as bfloat16: half the bytes", "paceline.strategies.bf16:Bf16Codec"
     ),
     "fp16": Member(
-        "what", Fp16, "gradients in transit as float16: half the bytes", "paceline.strategies.fp16:Fp16Codec"
+        "codec", Fp16, "gradients in transit as float16: half the bytes", "paceline.strategies.fp16:Fp16Codec"
     ),
     "allreduce": Member(
-        "how",
+        "transport",
         AllReduce,
         "gradients are averaged over all workers, overlapped with backward",
         "paceline.strategies.allreduce:AllReduceStrategy",
     ),
     "ps": Member(
-        "how",
+        "transport",
         ParameterServer,
         "servers hold the parameters; workers push gradients and get parameters back",
         "paceline.strategies.ps.strategy:ParameterServerStrategy",
     ),
 }
-
-_WORDS = {"when": "schedule", "what": "codec", "how": "transport"}
 
 
 def resolve(text: str) -> ResolvedStrategy:
@@ -110,10 +108,10 @@ def _users_own(address: str) -> Member:
 def _refuse_order(chosen: Sequence[ChosenMember]) -> None:
     for first, second in itertools.pairwise(chosen):
         if first.member.kind == second.member.kind:
-            raise SpecError(f"{first.name} and {second.name} are both a {_WORDS[first.member.kind]}: keep one of them.")
+            raise SpecError(f"{first.name} and {second.name} are both a {first.member.kind}: keep one of them.")
         if KINDS.index(first.member.kind) > KINDS.index(second.member.kind):
             ordered = "+".join(str(part) for part in sorted(chosen, key=lambda part: KINDS.index(part.member.kind)))
             raise SpecError(
-                f"{first.name}, a {_WORDS[first.member.kind]}, is before {second.name}, a "
-                f"{_WORDS[second.member.kind]}: the order is schedule+codec+transport; write {ordered}."
+                f"{first.name}, a {first.member.kind}, is before {second.name}, a "
+                f"{second.member.kind}: the order is schedule+codec+transport; write {ordered}."
             )

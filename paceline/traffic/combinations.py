@@ -13,8 +13,8 @@ ALONE = "alone"
 
 def combinations(members: Mapping[str, Member] = MEMBERS) -> tuple[tuple[str, ...], ...]:
     """A table with a row for every part that may precede a transport, and a column for every transport."""
-    transports = [name for name, member in members.items() if member.kind == "how"]
-    outer = [name for name, member in members.items() if member.kind != "how"]
+    transports = [name for name, member in members.items() if member.kind == "transport"]
+    outer = [name for name, member in members.items() if member.kind != "transport"]
     rows = [("", ALONE, *(f"+{name}" for name in transports))]
     rows.append((PLAIN, "", *(_cell(members, name) for name in transports)))
     rows += [(name, _cell(members, name), *(_cell(members, name, how) for how in transports)) for name in outer]
@@ -44,4 +44,4 @@ def _cell(members: Mapping[str, Member], *names: str) -> str:
         strategy = ResolvedStrategy(chosen)
     except SpecError:
         return "no"
-    return strategy.how.coded if strategy.codec is not None and strategy.how is not None else "yes"
+    return strategy.transport.coded if strategy.codec is not None and strategy.transport is not None else "yes"

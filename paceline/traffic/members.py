@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from paceline.traffic.base import BucketShape, MessageClaim, Payload, RoundPattern, Transfer
 
-Kind: TypeAlias = Literal["when", "what", "how"]
-KINDS: tuple[Kind, ...] = ("when", "what", "how")
+Kind: TypeAlias = Literal["schedule", "codec", "transport"]
+KINDS: tuple[Kind, ...] = ("schedule", "codec", "transport")
 """Schedule, codec and transport, in the order in which a chain is written."""
 
 

@@ -32,21 +32,21 @@ class ResolvedStrategy:
     """At most one of each kind, in the order schedule, codec, transport."""
 
     def __post_init__(self) -> None:
-        when, what, how = self.part("when"), self.part("what"), self.part("how")
-        if when is not None and not when.claim.exchanges:
-            if extra := what or how:
-                raise SpecError(f"{when.name} exchanges nothing, so {extra} cannot follow it: leave one out.")
+        schedule, codec, transport = self.part("schedule"), self.part("codec"), self.part("transport")
+        if schedule is not None and not schedule.claim.exchanges:
+            if extra := codec or transport:
+                raise SpecError(f"{schedule.name} exchanges nothing, so {extra} cannot follow it: leave one out.")
             return
-        if how is None:
+        if transport is None:
             named = "+".join(str(part) for part in self.chosen)
             raise SpecError(f"{named} has no transport: write {named}+allreduce, or another transport.")
-        if when is not None:
-            _refuse_changes(when, how)
-        most = how.claim.rounds_of_codec
-        if what is not None and most is not None and len(what.claim.patterns) > most:
+        if schedule is not None:
+            _refuse_changes(schedule, transport)
+        most = transport.claim.rounds_of_codec
+        if codec is not None and most is not None and len(codec.claim.patterns) > most:
             raise SpecError(
-                f"{what.name} takes {len(what.claim.patterns)} rounds, but {how.name} supports {most}: use "
-                f"{what}+allreduce, or a codec of one round."
+                f"{codec.name} takes {len(codec.claim.patterns)} rounds, but {transport.name} supports {most}: use "
+                f"{codec}+allreduce, or a codec of one round."
             )
 
     def __str__(self) -> str:
@@ -57,21 +57,21 @@ class ResolvedStrategy:
         return next((part for part in self.chosen if part.member.kind == kind), None)
 
     @property
-    def when(self) -> ScheduleClaim | None:
+    def schedule(self) -> ScheduleClaim | None:
         """The schedule; None if gradients are exchanged in every step."""
-        part = self.part("when")
+        part = self.part("schedule")
         return None if part is None else part.claim
 
     @property
     def codec(self) -> CodecClaim | None:
         """The codec of each bucket; None if it is sent unencoded."""
-        part = self.part("what")
+        part = self.part("codec")
         return None if part is None else part.claim
 
     @property
-    def how(self) -> TransportClaim | None:
+    def transport(self) -> TransportClaim | None:
         """The transport; None if nothing is sent."""
-        part = self.part("how")
+        part = self.part("transport")
         return None if part is None else part.claim
 
     # What a plan needs to know
@@ -79,68 +79,68 @@ class ResolvedStrategy:
     @property
     def exchanges(self) -> bool:
         """Whether replicas ever synchronise."""
-        return self.how is not None
+        return self.transport is not None
 
     @property
     def every(self) -> int:
         """Steps from one synchronisation to the next."""
-        return 1 if self.when is None else self.when.every
+        return 1 if self.schedule is None else self.schedule.every
 
     @property
     def synchronous(self) -> bool:
         """Whether in every step all workers arrive before any may update; with a schedule, each updates by itself."""
-        return self.how is not None and self.how.synchronous and self.when is None
+        return self.transport is not None and self.transport.synchronous and self.schedule is None
 
     @property
     def same_steps(self) -> bool:
         """Whether all workers must make the same number of steps, because they wait for one another at some point."""
-        return self.how is not None and self.how.synchronous
+        return self.transport is not None and self.transport.synchronous
 
     @property
     def servers(self) -> int:
         """Server processes it starts."""
-        return 0 if self.how is None else self.how.servers
+        return 0 if self.transport is None else self.transport.servers
 
     @property
     def bound(self) -> int | None:
         """Steps that a worker may be ahead of the slowest; None if there is no bound, or no lead at all."""
-        return None if self.how is None else self.how.bound
+        return None if self.transport is None else self.transport.bound
 
     @property
     def server_place(self) -> Literal["shared", "own"] | None:
         """Where servers run; None for devices of their own if some are free, or if there are no servers."""
-        return None if self.how is None else self.how.server_place
+        return None if self.transport is None else self.transport.server_place
 
     @property
     def needs_gpu(self) -> bool:
         """Whether it cannot run without a GPU."""
-        return self.how is not None and self.how.needs_gpu
+        return self.transport is not None and self.transport.needs_gpu
 
     @property
     def overlaps(self) -> bool:
         """Whether an exchange may start before the end of backward."""
-        return self.how is not None and self.how.overlaps and self.when is None
+        return self.transport is not None and self.transport.overlaps and self.schedule is None
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
         """The applied gradient: the mean over all workers' samples, or the sum of the workers' means."""
-        return "mean" if self.how is None else self.how.reduction
+        return "mean" if self.transport is None else self.transport.reduction
 
     @property
     def clipping_refused(self) -> str | None:
         """Why gradients cannot be clipped by their norm, as `NAME is not possible: …. REMEDY`; None if they can."""
-        return None if self.how is None else self.how.clipping_refused
+        return None if self.transport is None else self.transport.clipping_refused
 
     # What is sent
 
     def messages(self, payload: Payload, workers: int) -> tuple[MessageClaim, ...]:
         """The messages of one synchronisation, in sending order."""
-        if self.how is None:
+        if self.transport is None:
             return ()
-        messages = self.how.messages(payload, self.codec, workers)
-        if self.when is None:
+        messages = self.transport.messages(payload, self.codec, workers)
+        if self.schedule is None:
             return messages
-        work = self.when.passes + (self.codec.passes(workers) if self.codec is not None else 0.0)
+        work = self.schedule.passes + (self.codec.passes(workers) if self.codec is not None else 0.0)
         return tuple(self._change(message, work) for message in messages)
 
     def _change(self, message: MessageClaim, passes: float) -> MessageClaim:
@@ -149,44 +149,45 @@ class ResolvedStrategy:
 
     def transfers(self, payload: Payload, workers: int) -> tuple[Transfer, ...]:
         """The transfers of one worker in a step, every few steps, and at a settle."""
-        if self.how is None:
+        if self.transport is None:
             return ()  # not even buffers: the replicas do not synchronise
         moved = [transfer for message in self.messages(payload, workers) for transfer in message.rounds]
         # A settle also synchronises parameters, wherever it falls between two synchronisations.
-        agreed = [replace(t, per="settle", every=1) for t in moved] if self.when is not None else []
-        return added_up([*moved, *agreed, *self.how.settled(payload, workers)])
+        agreed = [replace(t, per="settle", every=1) for t in moved] if self.schedule is not None else []
+        return added_up([*moved, *agreed, *self.transport.settled(payload, workers)])
 
     # Variants of the strategy
 
     def regrouped(self, bucket: int | None) -> "ResolvedStrategy | None":
         """The same strategy with buckets of this many bytes, or of the default size; None if it does not group."""
-        return self._with_how(None if self.how is None else self.how.regrouped(bucket))
+        return self._with_transport(None if self.transport is None else self.transport.regrouped(bucket))
 
     def with_servers(self, servers: int) -> "ResolvedStrategy | None":
         """The same strategy with this many servers; None if it has none."""
-        return self._with_how(None if self.how is None else self.how.with_servers(servers))
+        return self._with_transport(None if self.transport is None else self.transport.with_servers(servers))
 
     def with_codec(self, name: str, member: Member) -> "ResolvedStrategy | None":
         """The same strategy with this codec; None if it already has one, or sends nothing."""
-        if self.how is None or self.codec is not None:
+        if self.transport is None or self.codec is not None:
             return None
         coded = ChosenMember(name, member, member.claim())
         return ResolvedStrategy((*self.chosen[:-1], coded, self.chosen[-1]))
 
-    def _with_how(self, claim: TransportClaim | None) -> "ResolvedStrategy | None":
+    def _with_transport(self, claim: TransportClaim | None) -> "ResolvedStrategy | None":
         if claim is None:
             return None
         return ResolvedStrategy((*self.chosen[:-1], replace(self.chosen[-1], claim=claim)))
 
 
-def _refuse_changes(when: ChosenMember, how: ChosenMember) -> None:
-    if not how.claim.carries_changes:
+def _refuse_changes(schedule: ChosenMember, transport: ChosenMember) -> None:
+    if not transport.claim.carries_changes:
         raise SpecError(
-            f"{when} lets workers update by themselves, but with {how.name} only servers update: use {when}+allreduce."
+            f"{schedule} lets workers update by themselves, but with {transport.name} only servers update: "
+            f"use {schedule}+allreduce."
         )
-    option = how.claim.meaningless_for_changes()
+    option = transport.claim.meaningless_for_changes()
     if option is not None:
         raise SpecError(
-            f"{how.name}:{option} cannot be combined with {when}: its payload is complete only after an update. "
-            "Leave it out."
+            f"{transport.name}:{option} cannot be combined with {schedule}: "
+            "its payload is complete only after an update. Leave it out."
         )

@@ -298,7 +298,8 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path, scratc
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
     assert process.returncode == 1
-    assert "1 of 3 runs are finished and saved. Repeat the same command to resume the study." in said
+    assert "Stopped by the user. 1 of 3 runs are finished and saved." in said
+    assert "Repeat the same command to resume the study." in said
     assert "Traceback" not in said
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
     assert not [p for p in Path(scratch).iterdir() if p.name.startswith("paceline-")]

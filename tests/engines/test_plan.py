@@ -189,7 +189,7 @@ def test_servers_are_placed_as_the_strategy_asks() -> None:
     assert (own.placement.server_place, own.placement.devices) == ("own", 4)
     shared = planned(workers=2, strategy="ps:servers=2,place=shared")
     assert (shared.placement.server_place, shared.placement.devices) == ("shared", 2)
-    assert shared.traffic.how == ParameterServer(servers=2, place="shared")
+    assert shared.traffic.transport == ParameterServer(servers=2, place="shared")
 
 
 def test_planning_a_plan_again_changes_nothing() -> None:

@@ -21,7 +21,7 @@ from paceline.traffic.catalogue import MEMBERS, resolve
 SHAPES = ((3, 5), (7,), (4, 2, 2), ())
 
 
-OF_THE_CATALOGUE = [name for name, member in MEMBERS.items() if member.kind == "what"]
+OF_THE_CATALOGUE = [name for name, member in MEMBERS.items() if member.kind == "codec"]
 OF_ONE_ROUND = [name for name in OF_THE_CATALOGUE if len(MEMBERS[name].claim.patterns) == 1]
 
 
@@ -34,7 +34,7 @@ def payload() -> Payload:
     return Payload(tuple(t.nbytes for t in tensors(0)), 0, shapes=SHAPES)
 
 
-@pytest.mark.parametrize("name", [name for name, member in MEMBERS.items() if member.kind == "what"])
+@pytest.mark.parametrize("name", [name for name, member in MEMBERS.items() if member.kind == "codec"])
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4)])
 def test_a_codec_sends_the_rounds_and_bytes_that_it_claims(name: str, shape: tuple[int, ...]) -> None:
     codec = CodecFactory.of_text(name)()
@@ -73,8 +73,8 @@ def test_several_pieces_of_memory_are_read_and_written_as_one() -> None:
 def test_a_carrier_agrees_in_the_buckets_and_bytes_that_the_claim_declares(codec: str | None, grouping: str) -> None:
     how = f"allreduce:{grouping}" if grouping else "allreduce"
     strategy = resolve(how if codec is None else f"{codec}+{how}")
-    assert isinstance(strategy.how, AllReduce)
-    options, factory = strategy.how, None if codec is None else CodecFactory.of_text(codec)
+    assert isinstance(strategy.transport, AllReduce)
+    options, factory = strategy.transport, None if codec is None else CodecFactory.of_text(codec)
 
     def work(group: Group) -> tuple[list[Tensor], Counter[str]]:
         own = tensors(group.rank)

@@ -61,7 +61,7 @@ EVERYTHING = tuple(
     dict.fromkeys(
         f"{name}:{options}" if options else name
         for name, tried in TRIED.items()
-        if MEMBERS[name].kind != "what"
+        if MEMBERS[name].kind != "codec"
         for options in ("", *(text for texts in tried.values() for text in texts))
     )
 )
@@ -78,7 +78,7 @@ def _combines(text: str) -> bool:
 CODED = tuple(
     text
     for what in MEMBERS
-    if MEMBERS[what].kind == "what"
+    if MEMBERS[what].kind == "codec"
     for text in (f"{what}+allreduce", f"{what}+ps:servers=2")
     if _combines(text)
 )
@@ -154,7 +154,7 @@ def test_the_suite_tries_every_option_of_every_member() -> None:
 
 
 def test_the_suite_tries_every_member_of_its_kind() -> None:
-    transports = {name for name, member in MEMBERS.items() if member.kind == "how"}
+    transports = {name for name, member in MEMBERS.items() if member.kind == "transport"}
     assert {resolve(text).chosen[-1].name for text in CODED} == transports
     assert {text.partition("+")[0] for text in CODED} == set(ERROR_OF_CODEC)
 

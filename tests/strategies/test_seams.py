@@ -35,7 +35,7 @@ TOYS = {
     "a codec of one round on servers": "toys:SIGNS+ps:servers=2",
     "a cast on servers": "bf16+ps:mode=async",
 }
-TOYS |= {f"{name} of the catalogue": f"{name}+allreduce" for name, member in MEMBERS.items() if member.kind == "what"}
+TOYS |= {f"{name} of the catalogue": f"{name}+allreduce" for name, member in MEMBERS.items() if member.kind == "codec"}
 RESUMED = [text for text in TOYS.values() if "async" not in text]
 WORKERS = 2
 

@@ -22,9 +22,9 @@ def test_a_chain_says_when_what_and_how() -> None:
     alone, coded, served = (
         resolve(t) for t in ("independent", "bf16+allreduce:bucket=25MB", "ps:servers=2,mode=async")
     )
-    assert (alone.when, alone.codec, alone.how) == (Independent(), None, None)
-    assert (coded.when, coded.codec, coded.how) == (None, Bf16(), AllReduce(bucket=Bytes(25_000_000)))
-    assert (served.when, served.codec, served.how) == (None, None, ParameterServer(servers=2, mode="async"))
+    assert (alone.schedule, alone.codec, alone.transport) == (Independent(), None, None)
+    assert (coded.schedule, coded.codec, coded.transport) == (None, Bf16(), AllReduce(bucket=Bytes(25_000_000)))
+    assert (served.schedule, served.codec, served.transport) == (None, None, ParameterServer(servers=2, mode="async"))
 
 
 def test_a_resolved_strategy_crosses_to_other_processes_as_it_is() -> None:
