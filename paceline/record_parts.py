@@ -155,7 +155,10 @@ class WorkerRow:
     utilisation_percent: float | None
     loader_utilisation_percent: float | None
     peak_memory_bytes: int | None
+    """The largest resident set of its process."""
+
     peak_device_memory_bytes: int | None
+    """The most memory that it allocated on its GPU; None on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,4 +64,4 @@ def test_a_record_that_breaks_the_published_schema_fails_the_test_that_writes_it
 def test_every_setting_and_every_documented_field_has_its_description() -> None:
     definitions = record_schema()["$defs"]
     assert all("description" in setting for setting in definitions["RunSpec"]["properties"].values())
-    assert definitions["Phases"]["properties"]["exchange"]["description"].startswith("Exposed:")
+    assert definitions["Phases"]["properties"]["exchange"]["description"].startswith("Exposed communication:")

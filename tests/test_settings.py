@@ -58,6 +58,13 @@ def test_what_changes_a_workers_step_is_shared_with_its_baseline_or_replaced_by_
         assert SETTINGS[name].baseline in (Baseline.SAME, Baseline.ALONE), name
 
 
+def test_the_documentation_names_every_setting_that_a_baseline_shares() -> None:
+    text = (ROOT.parent / "docs" / "studies.md").read_text().partition("## The baseline")[2].partition("\n## ")[0]
+    listed = " ".join(text.split()).partition("with the same ")[2].partition(".")[0]
+    named = set(listed.replace(" and ", ", ").split(", "))
+    assert named == {SETTINGS[name].label for name in with_baseline(Baseline.SAME)}
+
+
 def test_what_changes_the_mathematics_of_a_run_must_match_its_checkpoint() -> None:
     free = {name for name in with_role(Role.STEP) if not SETTINGS[name].has(Role.CHECKPOINT)}
     assert free == {"device", "workers_per_device", "cores_per_device"}, "where it runs, not what it computes"
