@@ -51,7 +51,8 @@ def _backends() -> Iterator[tuple[str, bool, str]]:
     yield "backend gloo", dist.is_gloo_available(), "communication between workers on CPU, or on a shared GPU"
     nccl = dist.is_nccl_available()
     yield "backend nccl", nccl, "communication between GPUs" if nccl else "needs a CUDA build of torch"
-    yield "ZeroMQ", True, f"parameter servers, pyzmq {importlib.metadata.version('pyzmq')}"
+    zmq = importlib.metadata.version("pyzmq") if _has("zmq") else None
+    yield "ZeroMQ", zmq is not None, f"parameter servers, pyzmq {zmq}" if zmq else "pip install pyzmq"
 
 
 def _engines() -> Iterator[tuple[str, bool, str]]:

@@ -103,10 +103,11 @@ def _phases(record: Record) -> str:
 def _busy(record: Record) -> str:
     """How busy the devices were, and how much of the exchange overlapped with backward."""
     devices = ", ".join(f"{row.device} {row.busy_percent:.0f}%" for row in record.utilisation if row.busy_percent)
-    if record.overlap is None or not record.overlap.busy:
+    hidden = record.overlap.hidden if record.overlap is not None else 0.0
+    communication = hidden + record.phases.exchange  # without the wait for a straggler, which is no communication
+    if record.overlap is None or not communication:
         return devices or "not measured"
-    hidden = record.overlap.hidden / record.overlap.busy
-    return f"{devices or 'not measured'}; {hidden:.0%} of the exchange overlapped with backward"
+    return f"{devices or 'not measured'}; {hidden / communication:.0%} of the exchange overlapped with backward"
 
 
 def _emulated(emulation: Emulation) -> str:

@@ -22,6 +22,10 @@ def missing() -> str | None:
         return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed: apt install iproute2"
     if os.geteuid() != 0:
         return "it needs root to make network namespaces: put sudo before the command"
+    try:
+        os.close(netns.make())
+    except OSError as error:
+        return f"this system makes no network namespace ({error.strerror}): in a container, run it with --privileged"
     return None
 
 
@@ -52,10 +56,7 @@ def _run(tool: str, namespace: str, lines: Sequence[str]) -> "subprocess.Complet
 
 def can_delay() -> bool:
     """Whether this kernel can delay packets: not every kernel has netem. Tested in a temporary namespace."""
-    try:
-        descriptor = netns.make()
-    except OSError:
-        return False
+    descriptor = netns.make()
     try:
         tried = _run("tc", netns.path_of(descriptor), ["qdisc add dev lo root netem delay 1us"])
         return tried.returncode == 0

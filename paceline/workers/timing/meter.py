@@ -70,7 +70,9 @@ class CoreMeter:
         times = psutil.cpu_times(percpu=True)
         if not self._cores or max(self._cores) >= len(times):
             return None
-        idle = (times[core].idle + getattr(times[core], "iowait", 0.0) for core in self._cores)
+        # Linux counts guests of this machine in user and nice, and once more by themselves.
+        uncounted = ("idle", "iowait", "guest", "guest_nice")
+        idle = (sum(getattr(times[core], name, 0.0) for name in uncounted) for core in self._cores)
         stolen = sum(getattr(times[core], "steal", 0.0) for core in self._cores)
         return float(sum(sum(times[core]) for core in self._cores) - sum(idle)), float(stolen)
 

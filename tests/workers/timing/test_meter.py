@@ -57,13 +57,16 @@ def test_what_children_do_is_told_apart(pinned: None) -> None:
     assert loaders > 15  # others may want the core, too
 
 
-def test_what_other_machines_took_of_a_core_is_part_of_what_was_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_is_busy_with_guests_once_and_with_what_other_machines_took_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Times(NamedTuple):
         user: float
         idle: float
         steal: float
+        guest: float = 0.0  # contained in user
 
-    times = iter([Times(100.0, 50.0, 5.0), Times(100.04, 50.03, 5.03)])
+    times = iter([Times(100.0, 50.0, 5.0), Times(100.04, 50.03, 5.03, guest=0.02)])
     clock = SimpleNamespace(perf_counter=iter([7.0, 7.1]).__next__)
     monkeypatch.setattr("paceline.workers.timing.meter.psutil.cpu_times", lambda percpu: [next(times)])
     monkeypatch.setattr("paceline.workers.timing.meter.time", clock)
