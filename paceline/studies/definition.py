@@ -12,7 +12,7 @@ from paceline.settings import Baseline, Names, Role, read_toml, setting, setting
 from paceline.spec import with_role
 
 FIT = "fit"
-"""`workers_per_device = "fit"`: the smallest number at which all workers fit on this machine."""
+"""`workers_per_device = "fit"`: as few as fit on this machine, by one rule for all points of a curve."""
 
 SETTINGS = with_role(Role.AXIS)
 """Settings of runs that a study can vary."""

@@ -102,10 +102,39 @@ def test_equal_updates_count_those_of_every_worker_where_each_updates_alone() ->
     ]
 
 
-def test_fit_is_the_smallest_number_of_workers_per_device_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cores", "workers", "placed"),
+    [
+        (2, [1, 2, 4, 8], {1: 1, 2: 1, 4: 2, 8: 4}),
+        (8, [1, 2, 3, 8], {1: 1, 2: 1, 3: 1, 8: 1}),
+        (1, [1, 2, 3], {1: 1, 2: 2, 3: 3}),
+        (6, [1, 2, 4, 8], {1: 1, 2: 1, 4: 1, 8: 2}),  # four devices, of which eight workers fill each with two
+    ],
+)
+def test_fit_gives_every_worker_a_device_and_beyond_that_fills_all_of_them_evenly(
+    cores: int, workers: list[int], placed: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: tuple(range(cores)))
+    grid = spread(study(workers=workers, workers_per_device="fit"))
+    assert dict(settings(grid, "workers", "workers_per_device")[1:]) == placed
+
+
+def test_a_curve_never_mixes_counts_of_devices_uneven_workers_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1))
-    grid = spread(study(workers=[1, 2, 3, 8], workers_per_device="fit"))
-    assert settings(grid, "workers", "workers_per_device")[1:] == [(1, 1), (2, 1), (3, 3), (8, 4)]
+    grid = spread(study(workers=list(range(1, 9)), workers_per_device="fit", batch=840, scaling="strong"))
+    assert {cell.spec.workers // cell.spec.workers_per_device for cell in grid.cells if cell.spec} == {1, 2}
+    refused = {cell.settings["workers"]: cell.problem for cell in grid.impossible}
+    assert list(refused) == [3, 5, 7]
+    assert "--workers 3 cannot be divided evenly among the 2 devices" in str(refused[3])
+    assert "use 2 or 4 workers" in str(refused[3])
+
+
+def test_servers_with_devices_of_their_own_leave_fewer_to_fit_workers_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1, 2))
+    grid = spread(study(workers=[2, 4], workers_per_device="fit", strategy="ps:place=own"))
+    assert settings(grid, "workers", "workers_per_device")[1:] == [(2, 1), (4, 2)]
 
 
 def test_variants_have_settings_of_their_own() -> None:
