@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -96,6 +96,17 @@ class Grid:
         turns = list(zip(*self._runs.values(), strict=True))
         return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
 
+    def refusing(self, problem: Callable[[RunSpec], str | None], finished: Container[str]) -> "Grid":
+        """The grid with the reason in every cell that has a problem and runs that are not finished."""
+
+        def checked(cell: Cell) -> Cell:
+            if cell.spec is None or all(run.key in finished for run in self.runs_of(cell)):
+                return cell
+            why = problem(cell.spec)
+            return cell if why is None else dataclasses.replace(cell, spec=None, problem=why)
+
+        return Grid(self.study, tuple(map(checked, self.cells)))
+
 
 def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
     """All cells of a study, baselines first; refuses unknown names."""
@@ -143,8 +154,8 @@ def _cell(
 
 
 def _per_run(study: Study, settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
-    """Settings of one run: the batch per worker, and its length."""
-    run = dict(settings)
+    """Settings of one run: the batch per worker, and its length. Runs of a study validate only on request."""
+    run = {"validate": "off", **settings}
     workers, batch, steps = run.get("workers", 1), run.get("batch"), run.get("steps")
     if not (_is_count(workers) and (batch is None or _is_count(batch)) and (steps is None or _is_count(steps))):
         return run  # the spec refuses it
@@ -213,7 +224,9 @@ class _Fit:
         """All devices; or fewer, where every count that exceeds them divides evenly and no other count needs them."""
         counts = range(1, max(self._counts, default=1) + 1)
         available = max(1, bisect.bisect_left(counts, True, key=lambda count: not self._fits(settings, count)))
-        even = (d for d in range(available, 1, -1) if all(w <= d or w > available and w % d == 0 for w in self._counts))
+        even = (
+            d for d in range(available, 1, -1) if all(w <= d or (w > available and w % d == 0) for w in self._counts)
+        )
         return next(even, available)
 
     def _fits(self, settings: Mapping[str, SettingValue], workers: int) -> bool:

@@ -13,6 +13,7 @@ from paceline.errors import SpecError
 from paceline.migrations import migrated_strategy, strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import SettingValue
+from paceline.spec import RunSpec
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, key_of, spread
 
@@ -151,6 +152,24 @@ def test_variants_have_settings_of_their_own() -> None:
         ("servers", 1, 16),
         ("servers", 2, 16),
     ]
+
+
+def test_runs_validate_only_on_request_baselines_too() -> None:
+    assert {spec.validate for spec in specs(spread(study(workers=[1, 2])))} == {"off"}
+    assert {spec.validate for spec in specs(spread(study(workers=[1, 2], validate="end")))} == {"end"}
+
+
+def specs(grid: Grid) -> list[RunSpec]:
+    return [cell.spec for cell in grid.cells if cell.spec is not None]
+
+
+def test_cells_whose_data_cannot_be_used_are_refused_unless_they_are_finished() -> None:
+    grid = spread(study(workers=[1, 2], repeats=2))
+    finished = {run.key for run in grid.runs_of(grid.cells[-1])}
+    refused = grid.refusing(lambda spec: "too few samples", finished)
+    assert [cell.problem for cell in refused.cells] == ["too few samples", "too few samples", None]
+    assert [cell.key for cell in refused.cells] == [cell.key for cell in grid.cells]
+    assert len(refused.in_turns()) == 2
 
 
 def test_what_cannot_run_is_found_beforehand_with_its_reason() -> None:
