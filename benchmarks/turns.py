@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from paceline.engines.local import PRELOADED
+from paceline.engines.forking import PRELOADED
 from paceline.engines.plan import Plan
 from paceline.workers.assemble import Parts, assemble
 from paceline.workers.assignment import Assignment, Handles

@@ -92,7 +92,7 @@ class RunSpec:
     )
     seconds: Seconds | None = setting(
         None,
-        help="Train for this long, validation included: 30s, 5m.",
+        help="Train for this long: 30s, 5m. Start-up and validation are not included.",
         group=_FIRST,
         roles=(*_RUN, Role.LENGTH, Role.CURVE),
         baseline=Baseline.ANY,
@@ -186,7 +186,7 @@ class RunSpec:
         None,
         help="When to validate: epoch (after every epoch and at the end), end, or off (default: epoch; off with a "
         "synthetic feed).",
-        axis_help="epoch, end or off.",
+        axis_help="epoch, end or off (default: off).",
         group=_LEARNING,
         roles=(*_RUN,),
         baseline=Baseline.ANY,

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -85,3 +86,21 @@ def faulty(
         optimizer=OptimizerRecipe.of(partial(torch.optim.SGD, lr=0.05)),
         batch=8,
     )
+
+
+def _fail() -> Data:
+    raise OSError("the disk is gone")
+
+
+def _exit() -> Data:
+    os._exit(3)
+
+
+def data_fails() -> Workload:
+    """Its data cannot be read."""
+    return replace(faulty(), data=_fail)
+
+
+def data_exits() -> Workload:
+    """Its data ends the process that reads it."""
+    return replace(faulty(), data=_exit)

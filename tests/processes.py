@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from paceline import netns
-from paceline.engines.local import PRELOADED
+from paceline.engines.forking import PRELOADED
 from paceline.netns import Host
 from paceline.strategies.group import Group, TorchGroup
 

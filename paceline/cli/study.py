@@ -1,9 +1,10 @@
 """`paceline study`: a grid of runs, from a file, a name or flags to a table."""
 
+import dataclasses
 import json as jsons
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,10 @@ from paceline.settings import Names, Role, Setting
 from paceline.spec import SETTINGS, with_role
 from paceline.studies.definition import STUDY_SETTINGS, parse_values
 from paceline.testbed.hosts import Testbed
-from paceline.units import human_seconds
 
 if TYPE_CHECKING:
     from paceline.studies.definition import Study
+    from paceline.studies.estimate import Pace, Span
     from paceline.studies.grid import Grid
     from paceline.studies.store import Contents, Store
     from paceline.studies.table import StudyRow, StudyTable
@@ -70,6 +71,12 @@ def study(
     full: Annotated[
         bool, typer.Option("--full", rich_help_panel=_RUNNING, help="Use the sizes of the file's \\[full] table.")
     ] = False,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant", rich_help_panel=_RUNNING, help="Run only the variant with this label; can be repeated."
+        ),
+    ] = None,
     skip_impossible: Annotated[
         bool,
         typer.Option(
@@ -88,7 +95,7 @@ def study(
     from paceline.studies.store import Store
 
     engine = LocalEngine(context.find_object(Testbed))
-    asked = _asked(what, _given(flags), engine.site, full=full)
+    asked = _asked(what, _given(flags), engine.site, full=full, only=variant or ())
     if csv is not None:
         _check_writable(csv)
     if asked.runs > _MANY and not yes:
@@ -98,8 +105,9 @@ def study(
     store = Store(out if out is not None else _default_folder(asked, full=full))
     _check_folder(store, grid, skip=skip_impossible)
     contents = store.read(grid.in_turns())
+    grid, pace = _inspected(grid, contents)
     if dry_run:
-        _print_grid(grid, contents, as_json=json)
+        _print_grid(grid, contents, pace, as_json=json)
     _refuse_impossible(grid, skip=skip_impossible)
     if dry_run:
         return
@@ -108,7 +116,7 @@ def study(
 
         from paceline.cli.study_progress import StudyProgress
 
-        contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats))
+        contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats), pace)
     else:
         _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
     _show(grid, contents, store, csv, as_json=json)
@@ -139,7 +147,7 @@ def _own_value(setting: Setting, typed: bool | str | list[str]) -> Any:
     return setting.parse(typed if isinstance(typed, str) else ",".join(typed))
 
 
-def _asked(what: str | None, flags: Mapping[str, Any], site: Site, *, full: bool) -> "Study":
+def _asked(what: str | None, flags: Mapping[str, Any], site: Site, *, full: bool, only: Sequence[str] = ()) -> "Study":
     from paceline.engines.plan import site_settings
     from paceline.studies.catalogue import find, ready
     from paceline.studies.definition import make_study, read_study, slug
@@ -151,8 +159,8 @@ def _asked(what: str | None, flags: Mapping[str, Any], site: Site, *, full: bool
         )
     file, here = find(what), site_settings(site)
     if file is not None:
-        return read_study(file, full=full, flags=flags, defaults=here)
-    return make_study({**here, "name": slug(what), "workload": what}, full=full, flags=flags)
+        return read_study(file, full=full, flags=flags, defaults=here, only=only)
+    return make_study({**here, "name": slug(what), "workload": what}, full=full, flags=flags, only=only)
 
 
 def _grid(asked: "Study", site: Site) -> "Grid":
@@ -177,10 +185,10 @@ def _check_writable(file: Path) -> None:
 def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
     """Show how large a grid is before building it: a list that is too long by mistake makes a grid that takes years."""
     from paceline.cli.study_output import printing
-    from paceline.studies.schedule import asked_seconds
+    from paceline.studies.estimate import requested
 
-    seconds = asked_seconds(asked)
-    expected = f"about {human_seconds(seconds)}" if seconds is not None else "an unknown time"
+    seconds = requested(asked)
+    expected = str(seconds) if seconds is not None else "an unknown time"
     lengths = [" × ".join(f"{len(values):,} {name}" for name, values in axes.items()) for _, axes in asked.blocks]
     size = f"{asked.runs:,} runs ({' + '.join(lengths)}, × {asked.repeats:,} repeats) take {expected}"
     if not dry_run:
@@ -193,10 +201,11 @@ def _stop_large(asked: "Study", *, dry_run: bool, as_json: bool) -> None:
 
 
 def _grid_as_json(
-    asked: "Study", runs: int, missing: int | None, seconds: float | None, **more: list[Any] | None
+    asked: "Study", runs: int, missing: int | None, seconds: "Span | None", **more: list[Any] | None
 ) -> str:
     """What `--dry-run --json` prints; null where something was not determined."""
-    content = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": seconds, **more}
+    expected = dataclasses.asdict(seconds) if seconds is not None else None
+    content = {"study": asked.name, "runs": runs, "missing": missing, "expected_seconds": expected, **more}
     return jsons.dumps(content, indent=2)
 
 
@@ -229,21 +238,29 @@ def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
     _say(text)
 
 
-def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
+def _inspected(grid: "Grid", contents: "Contents") -> "tuple[Grid, Pace]":
+    """Refuse runs that would fail for want of data; return what is known of the size of the data, for estimates."""
+    from paceline.engines.inspection import inspect
+    from paceline.studies.estimate import Pace
+
+    missing = [run for run in grid.in_turns() if run.key not in contents.records]
+    found = inspect(run.spec.workload for run in missing)
+    return grid.refusing(found.problem, contents.records), Pace(found.facts)
+
+
+def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", *, as_json: bool) -> None:
     from rich.console import Console
 
     from paceline.cli.study_output import print_table, printing
     from paceline.engines.local import LocalEngine
-    from paceline.studies.schedule import Pace
     from paceline.studies.table import grid_table, plain, rows_of
 
-    order, pace = grid.in_turns(), Pace()
+    order = grid.in_turns()
     for run in order:
         if run.key in contents.records:
             pace.learn(run, contents.records[run.key])
     missing = [run for run in order if run.key not in contents.records]
-    if pace.seconds(missing) is None:
-        pace.probe(missing, LocalEngine(), _say)
+    pace.probe(missing, LocalEngine(), _say)
     seconds = pace.seconds(missing)
     rows = rows_of(grid, contents)
     each = [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]
@@ -254,7 +271,7 @@ def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
             print(_grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=table.notes))
             return
         print_table(table, Console(highlight=False))
-        expected = f"about {human_seconds(seconds)}." if seconds is not None else _NOT_KNOWN
+        expected = f"{seconds}." if seconds is not None else _NOT_KNOWN
         print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}")
 
 

@@ -13,6 +13,7 @@ from paceline.engines.base import Display
 from paceline.measure.ratios import rate_of
 from paceline.numbers import rate
 from paceline.record import Record
+from paceline.studies.estimate import Span
 from paceline.studies.grid import Run
 from paceline.studies.schedule import Place
 from paceline.studies.table import figure
@@ -31,8 +32,10 @@ class _Head:
 
 
 def _where(place: Place, since: float = 0.0) -> str:
-    left = place.left_seconds
-    remaining = f"about {human_seconds(max(round(left - since), 1))} left" if left is not None else "time left unknown"
+    left = place.left
+    if left is None:
+        return f"run {place.number} of {place.total} · time left unknown"
+    remaining = f"{Span(max(round(left.low - since), 1), max(round(left.high - since), 1))} left"
     return f"run {place.number} of {place.total} · {remaining}"
 
 

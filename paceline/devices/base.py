@@ -51,9 +51,14 @@ class Demand:
     server_place: Literal["shared", "own"] | None = None
 
 
-def fitting_workers_per_device(workers: int, devices: int) -> int:
-    """The smallest number of workers per device with which `workers` fit on `devices`."""
-    return next(k for k in range(1, workers + 1) if workers % k == 0 and workers // k <= max(devices, 1))
+def fitting(workers: int, devices: int) -> str:
+    """What to do where `workers` need more devices than there are; all devices of a run hold equally many workers."""
+    shared = next(k for k in range(1, workers + 1) if workers % k == 0 and workers // k <= devices)
+    used, below = workers // shared, workers - workers % devices
+    added = f"add --workers-per-device {shared}"
+    if used == devices:
+        return added
+    return f"{added}, which uses {used} of them, or use {below} or {below + devices} workers, which fill all of them"
 
 
 def node_of(rank: int, workers: int, nodes: int) -> int:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
+from paceline.devices.base import Demand, Placement, Slot, fitting, node_of
 from paceline.errors import DeviceError
 from paceline.numbers import count
 
@@ -76,9 +76,8 @@ def _refuse_too_many(demand: Demand, needed: int, devices: int, cores: int) -> N
         raise DeviceError(
             f"--cores-per-device {demand.cores_per_device} is more than the {cores} available: use fewer."
         )
-    fitting = fitting_workers_per_device(demand.workers, devices)
     raise DeviceError(
         f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
         f"{count(needed, 'device')} of {count(demand.cores_per_device, 'core')}, but this machine has {devices}: "
-        f"add --workers-per-device {fitting}."
+        f"{fitting(demand.workers, devices)}."
     )

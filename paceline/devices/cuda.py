@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from paceline import numbers
-from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device
+from paceline.devices.base import Demand, Placement, Slot, fitting
 from paceline.errors import DeviceError
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -40,11 +40,10 @@ def place(demand: Demand, gpus: int) -> Placement:
         )
     needed = demand.workers // demand.workers_per_device
     if needed > gpus:
-        fitting = fitting_workers_per_device(demand.workers, gpus)
         raise DeviceError(
             f"--workers {demand.workers} with --workers-per-device {demand.workers_per_device} needs "
             f"{numbers.count(needed, 'GPU')}, but this machine has {gpus}: "
-            + (f"add --workers-per-device {fitting}." if gpus else "use --device cpu.")
+            + (f"{fitting(demand.workers, gpus)}." if gpus else "use --device cpu.")
         )
     workers = tuple(Slot(f"cuda:{rank // demand.workers_per_device}") for rank in range(demand.workers))
     backend: Literal["gloo", "nccl"] = "nccl" if demand.workers_per_device == 1 else "gloo"

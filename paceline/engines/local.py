@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import multiprocessing
 import os
 import shutil
 import signal
@@ -22,6 +21,7 @@ from paceline import netns
 from paceline.devices import cuda
 from paceline.engines.base import Display
 from paceline.engines.collect import collect
+from paceline.engines.forking import forking_context
 from paceline.engines.plan import Plan
 from paceline.engines.watch import Failure, Watched, cause, failure_from
 from paceline.errors import Hang, Interrupted, PacelineError, RequestError, ServerLost, WorkerFailed, WorkerLost
@@ -31,7 +31,6 @@ from paceline.record import Record
 from paceline.record_parts import MeasuredLink, MeasuredNetwork
 from paceline.strategies.ps.spare import serve_on_request
 from paceline.testbed.hosts import Testbed
-from paceline.traffic.catalogue import MEMBERS
 from paceline.workers import messages
 from paceline.workers.assignment import Assignment, Handles, log_of
 from paceline.workers.messages import AnyMessage, Order
@@ -45,14 +44,6 @@ _STOP_STEPS = 4  # or so many steps, if they take longer
 _SAME_WISH_SECONDS = 0.3
 _LEAVE_SECONDS = 5.0
 _LAST_LINES = 10
-
-# Imported once, by the server that workers are forked from. Every optimizer imports torch._dynamo at its first call.
-PRELOADED = [
-    "paceline.workers.run",
-    *(member.implementation.partition(":")[0] for member in MEMBERS.values()),
-    "torch._dynamo",
-    "paceline.engines.quiet",
-]
 
 
 class LocalEngine:
@@ -109,11 +100,7 @@ class WorkerProcesses:
         self._connections: list[Connection[bytes, bytes]] = []
         self._watched = [Watched(rank) for rank in range(plan.spec.workers)]
         variables = {**os.environ, **environment}
-        # torch makes this folder when it is imported, among the temporary files unless the variable is set.
-        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "paceline" / "torchinductor"
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOADED)
+        self._context = forking_context()
         try:
             self._start(checkpoints, variables)
         except BaseException:

@@ -135,6 +135,9 @@ class Series:
     units_per_sample: float | None = None
     """Units per sample where throughput does not count samples, such as words in a sentence."""
 
+    mps: bool | None = None
+    """Whether workers on one GPU computed at the same time, under MPS; None where none shared one."""
+
     method: Method = field(default_factory=Method)
     decimals: Mapping[str, int] = field(default_factory=dict)
     """Published digits after the decimal point, by column; other columns have as many as their values show."""

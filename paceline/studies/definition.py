@@ -1,7 +1,7 @@
 """The definition of a study: settings of runs and lists of values, from a TOML file and from flags."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from paceline.settings import Baseline, Names, Role, read_toml, setting, setting
 from paceline.spec import with_role
 
 FIT = "fit"
-"""`workers_per_device = "fit"`: the smallest number at which all workers fit on this machine."""
+"""`workers_per_device = "fit"`: as few as fit on this machine, by one rule for all points of a curve."""
 
 SETTINGS = with_role(Role.AXIS)
 """Settings of runs that a study can vary."""
@@ -119,6 +119,7 @@ class Study(StudySettings):
                 "workload" in axes, "A study needs a workload: write workload = …; `paceline workloads` lists them."
             )
             self._check_lengths(axes)
+            self._check_validation(axes)
 
     def _check_lengths(self, axes: Axes) -> None:
         if self.scaling == "strong":
@@ -138,6 +139,18 @@ class Study(StudySettings):
         given = None not in axes.get("batch", (None,))
         require(given, 'equal = "samples" needs the batch: write batch = …')
 
+    def _check_validation(self, axes: Axes) -> None:
+        """Refuse figures of a validation without a validation: the runs of a study validate only on request."""
+        when = set(axes.get("validate", ("off",)))
+        require(
+            not self.per_epoch or when == {"epoch"},
+            'per_epoch = true needs a validation after every epoch: write validate = "epoch".',
+        )
+        require(
+            "val_loss" not in self.columns or when != {"off"},
+            'columns = ["val_loss"] needs a validation: write validate = "end" or "epoch".',
+        )
+
     @property
     def blocks(self) -> Iterator[tuple[Variant, Axes]]:
         """Every variant with its axes, which override those of the study; workers vary fastest."""
@@ -151,14 +164,19 @@ class Study(StudySettings):
         return self.repeats * sum(math.prod(map(len, axes.values())) for _, axes in self.blocks)
 
 
-def read_study(path: Path, *, full: bool, flags: Table, defaults: Table | None = None) -> Study:
+def read_study(
+    path: Path, *, full: bool, flags: Table, defaults: Table | None = None, only: Sequence[str] = ()
+) -> Study:
     """The study of a file. Precedence: flags, then `[full]` settings if requested, then the file, then defaults."""
     table = read_toml(path, spec.SETTINGS)
-    return make_study({**(defaults or {}), "name": path.stem, **table}, full=full, flags=flags)
+    return make_study({**(defaults or {}), "name": path.stem, **table}, full=full, flags=flags, only=only)
 
 
-def make_study(table: Table, *, full: bool = False, flags: Table | None = None) -> Study:
-    """A study from plain data; an unknown key is refused with the closest one as a suggestion."""
+def make_study(table: Table, *, full: bool = False, flags: Table | None = None, only: Sequence[str] = ()) -> Study:
+    """A study from plain data; an unknown key is refused with the closest one as a suggestion.
+
+    `only` names the variants to keep, by their labels; none keeps all of them.
+    """
     table = dict(table)
     larger = table.pop("full", None)
     if larger is not None:
@@ -171,9 +189,17 @@ def make_study(table: Table, *, full: bool = False, flags: Table | None = None) 
     table = _override(table, flags or {})
     variants = table.pop("variant", [])
     _check_type("variant", variants, list, "[[variant]] tables")
+    variants = _kept(variants, only) if only else variants
     own = {name: one.read(table.pop(name)) for name, one in STUDY_SETTINGS.items() if name in table}
     chosen = tuple(_variant(v, flags or {}) for v in variants) or (Variant(None, {}),)
     return Study(axes=_axes(table), variants=chosen, **own)
+
+
+def _kept(variants: list[Any], only: Sequence[str]) -> list[Any]:
+    labels = [variant.get("label") for variant in variants if isinstance(variant, dict)]
+    for label in only:
+        choose(label, tuple(filter(None, labels)), "variant of this study")
+    return [variant for variant in variants if variant.get("label") in only]
 
 
 def _override(table: Table, stronger: Table) -> dict[str, Any]:

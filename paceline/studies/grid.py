@@ -1,16 +1,16 @@
 """From a study to its cells: every combination once, with its baseline, and the reason if it cannot run."""
 
-import contextlib
+import bisect
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from paceline.engines.plan import Plan, plan
+from paceline.engines.plan import plan
 from paceline.errors import DeviceError, RequestError
 from paceline.feeds import catalogue as feeds
 from paceline.grammar import require
@@ -18,7 +18,7 @@ from paceline.migrations import strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import Baseline, Role, SettingValue
 from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, settings_alone, with_baseline, with_role
-from paceline.studies.definition import FIT, Study, slug
+from paceline.studies.definition import FIT, Axes, Study, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
 
@@ -96,6 +96,17 @@ class Grid:
         turns = list(zip(*self._runs.values(), strict=True))
         return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
 
+    def refusing(self, problem: Callable[[RunSpec], str | None], finished: Container[str]) -> "Grid":
+        """The grid with the reason in every cell that has a problem and runs that are not finished."""
+
+        def checked(cell: Cell) -> Cell:
+            if cell.spec is None or all(run.key in finished for run in self.runs_of(cell)):
+                return cell
+            why = problem(cell.spec)
+            return cell if why is None else dataclasses.replace(cell, spec=None, problem=why)
+
+        return Grid(self.study, tuple(map(checked, self.cells)))
+
 
 def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
     """All cells of a study, baselines first; refuses unknown names."""
@@ -107,8 +118,9 @@ def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
 def cells(study: Study, site: Site = _ONE_NODE) -> Iterator[Cell]:
     """The requested combinations as an iterator: a grid may be too large to expand."""
     for variant, axes in study.blocks:
+        fit = _Fit(study, axes, site)
         for combination in itertools.product(*axes.values()):
-            yield _cell(study, dict(zip(axes, combination, strict=True)), site, label=variant.label)
+            yield _cell(study, dict(zip(axes, combination, strict=True)), site, fit=fit, label=variant.label)
 
 
 def _check_names(study: Study) -> None:
@@ -125,18 +137,25 @@ def _unique(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _cell(
-    study: Study, settings: Mapping[str, SettingValue], site: Site, *, label: str | None = None, added: bool = False
+    study: Study,
+    settings: Mapping[str, SettingValue],
+    site: Site,
+    *,
+    fit: "_Fit | None" = None,
+    label: str | None = None,
+    added: bool = False,
 ) -> Cell:
     try:
-        planned = _planned(_per_run(study, settings), site)
+        placed = fit.placed(settings) if fit is not None else settings
+        planned = plan(RunSpec.from_dict(_per_run(study, placed)), site)
     except RequestError as error:
         return Cell(settings=settings, key=key_of(settings), problem=str(error), label=label, added=added)
     return Cell(settings=settings, key=key_of(planned.identity), spec=planned.spec, label=label, added=added)
 
 
 def _per_run(study: Study, settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
-    """Settings of one run: the batch per worker, and its length."""
-    run = dict(settings)
+    """Settings of one run: the batch per worker, and its length. Runs of a study validate only on request."""
+    run = {"validate": "off", **settings}
     workers, batch, steps = run.get("workers", 1), run.get("batch"), run.get("steps")
     if not (_is_count(workers) and (batch is None or _is_count(batch)) and (steps is None or _is_count(steps))):
         return run  # the spec refuses it
@@ -171,17 +190,57 @@ def _divided(name: str, whole: int, part: int, what: str) -> int:
     return whole // part
 
 
-def _planned(settings: Mapping[str, SettingValue], site: Site) -> Plan:
-    """The run as planned for this machine."""
-    if settings.get("workers_per_device") != FIT:
-        return plan(RunSpec.from_dict(settings), site)
-    workers = settings.get("workers", 1)
-    for shared in (k for k in range(1, workers) if workers % k == 0) if _is_count(workers) else ():
-        with contextlib.suppress(DeviceError):
-            return plan(RunSpec.from_dict({**settings, "workers_per_device": shared}), site)
-    # All on one device; or not a number, which the spec refuses.
-    alone = workers if _is_count(workers) else 1
-    return plan(RunSpec.from_dict({**settings, "workers_per_device": alone}), site)
+class _Fit:
+    """`workers_per_device = "fit"` in one block of a study.
+
+    All points of a curve share one rule: up to a number of devices every worker has its own, and beyond it all of
+    these devices hold equally many workers. Otherwise a curve would mix counts of devices.
+    """
+
+    def __init__(self, study: Study, axes: Axes, site: Site) -> None:
+        self._equal_samples = study.equal == "samples"
+        self._site = site
+        self._counts = sorted(count for count in set(axes.get("workers", (1,))) if _is_count(count))
+        self._devices: dict[str, int] = {}
+
+    def placed(self, settings: Mapping[str, SettingValue]) -> Mapping[str, SettingValue]:
+        """The settings with a number of workers per device instead of `fit`; refused where they cannot be even."""
+        if settings.get("workers_per_device") != FIT:
+            return settings
+        workers, each = settings.get("workers", 1), 1
+        if _is_count(workers):  # otherwise the spec refuses it
+            curve = json.dumps({**settings, "workers": None}, sort_keys=True)
+            devices = self._devices.get(curve) or self._devices.setdefault(curve, self._devices_of(settings))
+            each = -(-workers // devices)
+            require(
+                each == 1 or workers % devices == 0,
+                f"--workers {workers} cannot be divided evenly among the {devices} devices that --workers-per-device "
+                f"fit has here: use {devices * (each - 1)} or {devices * each} workers, or give the number of workers "
+                "per device yourself.",
+            )
+        return {**settings, "workers_per_device": each}
+
+    def _devices_of(self, settings: Mapping[str, SettingValue]) -> int:
+        """All devices; or fewer, where every count that exceeds them divides evenly and no other count needs them."""
+        counts = range(1, max(self._counts, default=1) + 1)
+        available = max(1, bisect.bisect_left(counts, True, key=lambda count: not self._fits(settings, count)))
+        even = (
+            d for d in range(available, 1, -1) if all(w <= d or (w > available and w % d == 0) for w in self._counts)
+        )
+        return next(even, available)
+
+    def _fits(self, settings: Mapping[str, SettingValue], workers: int) -> bool:
+        """Whether this many workers find a device each; a request that is wrong in another way is refused later."""
+        apart = {**settings, "workers": workers, "workers_per_device": 1}
+        if self._equal_samples:
+            apart["steps"] = 1
+        try:
+            plan(RunSpec.from_dict(apart), self._site)
+        except DeviceError:
+            return False
+        except RequestError:
+            return True
+        return True
 
 
 def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell]:

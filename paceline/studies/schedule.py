@@ -1,11 +1,8 @@
 """Runs one after the other, in turns; finished runs are not repeated, and a failed run does not stop the rest."""
 
 import contextlib
-import math
 import signal
-import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
@@ -14,13 +11,9 @@ from paceline.engines.base import Display, Engine
 from paceline.engines.plan import plan
 from paceline.errors import Interrupted, RunError
 from paceline.record import Record
-from paceline.studies.definition import Study
+from paceline.studies.estimate import Pace, Span
 from paceline.studies.grid import Grid, Run
-from paceline.studies.probe import Probe, probe, seconds_of
 from paceline.studies.store import Contents, Store, is_about_writing
-
-_START_UP_SECONDS = 2.0
-"""The estimated overhead of a run beyond its requested seconds, until a run is finished."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,7 @@ class Place:
     """The number of the run, from 1, including finished runs of earlier starts."""
 
     total: int
-    left_seconds: float | None
+    left: Span | None
     """Estimated seconds for this run and all later ones; None while unknown."""
 
 
@@ -51,69 +44,11 @@ class Watcher(Protocol):
         """Show a note in one line."""
 
 
-@dataclass
-class _Mean:
-    """A running mean, kept as a sum: a large grid needs it once per run."""
+def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher, pace: Pace | None = None) -> Contents:
+    """Execute every run of the grid that is not in the store yet; return the contents of the store.
 
-    total: float = 0.0
-    count: int = 0
-
-    def add(self, value: float) -> None:
-        self.total += value
-        self.count += 1
-
-    @property
-    def value(self) -> float | None:
-        return self.total / self.count if self.count else None
-
-
-class Pace:
-    """Estimated durations: from the same cell, its workload, the requested seconds, all runs, or a probe."""
-
-    def __init__(self) -> None:
-        self._cells: defaultdict[str, _Mean] = defaultdict(_Mean)
-        self._workloads: defaultdict[str, _Mean] = defaultdict(_Mean)
-        self._all = _Mean()
-        self._probes: dict[tuple[object, ...], Probe] = {}
-
-    def learn(self, run: Run, record: Record) -> None:
-        """Add the duration of a finished run."""
-        seconds = record.wall_seconds.total
-        for mean in (self._cells[run.cell.key], self._workloads[run.spec.workload], self._all):
-            mean.add(seconds)
-
-    def probe(self, runs: Iterable[Run], engine: Engine, say: Callable[[str], None]) -> None:
-        """Time a short part of the runs whose length is unknown."""
-        self._probes = probe((run.spec for run in runs if self._one(run) is None), engine, say)
-
-    def seconds(self, runs: Iterable[Run]) -> float | None:
-        """The estimated duration of these runs; None if it is unknown."""
-        known = [self._one(run) for run in runs]
-        return sum(s for s in known if s is not None) if None not in known else None
-
-    def _one(self, run: Run) -> float | None:
-        for same in (self._cells[run.cell.key], self._workloads[run.spec.workload]):
-            if same.value is not None:
-                return same.value
-        if run.spec.seconds is not None:
-            return run.spec.seconds + _START_UP_SECONDS
-        return self._all.value or seconds_of(run.spec, self._probes)
-
-
-def asked_seconds(study: Study) -> float | None:
-    """The estimated duration of a study from its requested seconds; None if a run has no time limit."""
-    total = 0.0
-    for _, axes in study.blocks:
-        seconds = axes.get("seconds")
-        if seconds is None or not all(isinstance(s, int | float) and math.isfinite(s) for s in seconds):
-            return None
-        runs = study.repeats * math.prod(map(len, axes.values()))
-        total += runs * (statistics.fmean(seconds) + _START_UP_SECONDS)
-    return total
-
-
-def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Contents:
-    """Execute every run of the grid that is not in the store yet; return the contents of the store."""
+    `pace` knows what was measured before, for the time left.
+    """
     order = grid.in_turns()
     with store.opened(grid), _signals_end_it():
         contents = store.read(order)
@@ -121,7 +56,7 @@ def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Con
             watcher.note(f"{why} It was moved to {store.set_aside(key)} and will run again.")
         contents.failures.clear()  # tried again
         try:
-            _work(order, contents, store, engine, watcher)
+            _work(order, contents, store, engine, watcher, pace or Pace())
         except OSError as error:
             raise RunError(
                 f"{error.filename or store.folder} cannot be written ({error.strerror}). {_kept(contents, order)} "
@@ -134,8 +69,7 @@ def carry_out(grid: Grid, store: Store, engine: Engine, watcher: Watcher) -> Con
     return contents
 
 
-def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine, watcher: Watcher) -> None:
-    pace = Pace()
+def _work(order: Sequence[Run], contents: Contents, store: Store, engine: Engine, watcher: Watcher, pace: Pace) -> None:
     for run in order:
         if run.key in contents.records:
             pace.learn(run, contents.records[run.key])

@@ -16,6 +16,7 @@ from paceline.spec import SETTINGS
 from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
 from paceline.studies.epochs import epochs_of, over_repeats
+from paceline.studies.estimate import Span
 from paceline.studies.grid import Cell, Grid, differing
 from paceline.studies.store import Contents, Store
 from paceline.units import human_seconds
@@ -27,7 +28,7 @@ _FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
 _NAMED_ROWS = 3
 
 
-CellValue = Value | Figure
+CellValue = Value | Figure | Span
 """The value of a row in one column."""
 
 
@@ -166,9 +167,7 @@ def _rates(rows: Sequence[StudyRow]) -> list[float | None]:
     return [row.records[0].learning.lr if row.records else row.cell.setting("lr") for row in rows]
 
 
-def grid_table(
-    grid: Grid, rows: Sequence[StudyRow], contents: Contents, expected: Sequence[float | None]
-) -> StudyTable:
+def grid_table(grid: Grid, rows: Sequence[StudyRow], contents: Contents, expected: Sequence[Span | None]) -> StudyTable:
     """The planned runs, before they start, and damaged ones that will be repeated."""
     settings = list(_settings(grid, rows))
     states = [row.state for row in rows]
@@ -180,7 +179,7 @@ def grid_table(
             "expected_seconds",
             "time each",
             list(expected),
-            [NOTHING if s is None else human_seconds(s) for s in expected],
+            [NOTHING if span is None else str(span) for span in expected],
         ),
         TableColumn("key", "folder in runs/", keys, keys, numeric=False),
     ]
@@ -318,7 +317,8 @@ def _unknown(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[str]:
     for name in names:
         if name not in (IDEAL, *COLUMNS, *metrics) and any(row.records for row in rows):
             known = ", ".join((IDEAL, *COLUMNS, *sorted(metrics)))
-            yield f"The column {name!r} is not in these records: choose from {known}."
+            more = "" if metrics else "; metrics of the workload need --validate end"
+            yield f"The column {name!r} is not in these records: choose from {known}{more}."
 
 
 def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTable:
@@ -349,6 +349,8 @@ def _texts(name: str, values: Sequence[CellValue]) -> list[str]:
 
 def plain(value: CellValue) -> Value | dict[str, float | None]:
     """The value as JSON represents it."""
+    if isinstance(value, Span):
+        return {"low": value.low, "high": value.high}
     if not isinstance(value, Figure):
         return value
     limited = {"host_limited": True} if value.host_limited else {}
@@ -375,6 +377,8 @@ def _flat(row: Mapping[str, CellValue]) -> Iterable[tuple[str, Value]]:
             yield from ((name, value.value), (f"{name}_low", value.low), (f"{name}_high", value.high))
             if value.host_limited:
                 yield f"{name}_host_limited", True
+        elif isinstance(value, Span):
+            yield from ((f"{name}_low", value.low), (f"{name}_high", value.high))
         elif name in _FIGURES:
             yield from ((name, None), (f"{name}_low", None), (f"{name}_high", None))
         else:

@@ -26,6 +26,7 @@ class Limit:
         synchronous: bool,
         asked_to_stop: Callable[[], bool],
         precise_enough: Callable[[], bool] | None = None,
+        paused_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._group = group
         self._total_steps = total_steps
@@ -33,6 +34,7 @@ class Limit:
         self._together = synchronous and group.size > 1
         self._asked_to_stop = asked_to_stop
         self._precise_enough = precise_enough
+        self._paused_seconds = paused_seconds
         self._next_look = 0
         self._begun = self._last_look = time.perf_counter()
         self._last_step = 0
@@ -54,8 +56,13 @@ class Limit:
         self._next_look = following
         return over
 
+    def _left_seconds(self) -> float:
+        """Seconds of training that are left; validation and checkpoints do not count."""
+        assert self._seconds is not None, "asked only where there is a limit"
+        return self._seconds - (time.perf_counter() - self._begun - self._paused_seconds())
+
     def _over(self) -> bool:
-        late = self._seconds is not None and time.perf_counter() - self._begun >= self._seconds
+        late = self._seconds is not None and self._left_seconds() <= 0
         return late or self._asked_to_stop() or (self._precise_enough is not None and self._precise_enough())
 
     def _agree(self, done: int) -> tuple[bool, int]:
@@ -64,7 +71,7 @@ class Limit:
         self._last_look, self._last_step = now, done
         ahead = int(_LOOK_EVERY_SECONDS / max(pace, 1e-6))
         if self._seconds is not None:
-            ahead = min(ahead, int((self._begun + self._seconds - now) / max(pace, 1e-6)))
+            ahead = min(ahead, int(self._left_seconds() / max(pace, 1e-6)))
         word = torch.tensor([int(self._over()), done + max(ahead, 0)])
         decision = self._group.all_gather(word)[0]
         return bool(decision[0]), int(decision[1])

@@ -40,6 +40,8 @@ class Pause:
     validation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     settles: int = 0
+    seconds: float = 0.0
+    """Seconds of all pauses, with the time that workers wait for one another in them."""
 
     def __call__(self, progress: Progress, last: bool) -> bool | None:
         """Settle, validate and save if due; None if nothing was due, else whether training is over for all workers.
@@ -49,6 +51,7 @@ class Pause:
         """
         if not (self._validation_due(progress.step, last) or self._checkpoint_due(progress.step, last)):
             return None
+        paused = time.perf_counter()
         self.meter.pause()
         self.link.send(Waiting())  # without a barrier the others may be far behind
         self.replica.settle()  # first of all: a worker that is held back by one that has come here must be let go
@@ -67,6 +70,7 @@ class Pause:
         self.validation_seconds += validated - begun
         self.checkpoint_seconds += time.perf_counter() - validated
         self.meter.resume()
+        self.seconds += time.perf_counter() - paused
         return last
 
     def _validation_due(self, step: int, last: bool) -> bool:

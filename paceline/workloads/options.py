@@ -21,12 +21,16 @@ class VaeOptions:
     samples: int | None = None
     """Use only the first N training images."""
 
+    validation: int | None = None
+    """Use only the first N validation images."""
+
     channels: int = 64
     hidden: int = 128
     latent: int = 2
 
     def __post_init__(self) -> None:
-        _positive("vae", samples=self.samples, channels=self.channels, hidden=self.hidden, latent=self.latent)
+        _positive("vae", samples=self.samples, validation=self.validation, channels=self.channels)
+        _positive("vae", hidden=self.hidden, latent=self.latent)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ def _data(options: VaeOptions) -> Data:
     if place is None and options.data in ("auto", "fashion"):
         place = idx.find_fashion_mnist()
     if place is not None:
-        return _real(place, options.samples)
+        return _real(place, options)
     if options.data == "mnist":
         raise folder.missing("MNIST", idx.MNIST, remedies=["use data=fashion (Debian: dataset-fashion-mnist)"])
     if options.data == "fashion":
@@ -134,17 +134,20 @@ def _data(options: VaeOptions) -> Data:
             elsewhere=[idx.DEBIAN_FASHION_MNIST],
             remedies=["install Debian's package dataset-fashion-mnist"],
         )
-    return _generated(options.samples)
+    return _generated(options)
 
 
-def _real(path: Path, samples: int | None) -> Data:
-    train, validation = idx.load(path, "train", digits.SIDE, samples), idx.load(path, "t10k", digits.SIDE)
+def _real(path: Path, options: VaeOptions) -> Data:
+    train = idx.load(path, "train", digits.SIDE, options.samples)
+    validation = idx.load(path, "t10k", digits.SIDE, options.validation, option="validation")
     return Data(train=train, validation=validation, source=f"{path} ({len(train):,} + {len(validation):,} images)")
 
 
-def _generated(samples: int | None) -> Data:
-    count = folder.limit(digits.TRAIN, samples, "the set of generated digits")
+def _generated(options: VaeOptions) -> Data:
+    source = "the set of generated digits"
+    count = folder.limit(digits.TRAIN, options.samples, source)
     train = idx.ByteImages(*digits.generate(digits.TRAIN, seed=0, first=count))
-    validation = idx.ByteImages(*digits.generate(digits.VALIDATION, seed=1))
+    count = folder.limit(digits.VALIDATION, options.validation, source, option="validation")
+    validation = idx.ByteImages(*digits.generate(digits.VALIDATION, seed=1, first=count))
     source = f"generated digits ({len(train):,} + {len(validation):,})"
     return Data(train=train, validation=validation, source=source, generated=True)

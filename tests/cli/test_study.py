@@ -50,11 +50,11 @@ def study(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Completed
 
 
 def test_a_study_runs_prints_its_table_and_run_again_only_prints_it(tmp_path: Path) -> None:
-    first = study(*TINY, "--columns", "val_loss,sent", "--csv", "out.csv", cwd=tmp_path)
+    first = study(*TINY, "--columns", "val_loss,sent", "--validate", "end", "--csv", "out.csv", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     for word in ("weak scaling", "batch 8 per worker", "lr 0.05", "points/s", "speed-up", "efficiency", "val_loss"):
         assert word in first.stdout
-    assert re.search(r"run 2 of 3 · about \d+s left · faulty:faulty · allreduce · 1w: starting workers", first.stderr)
+    assert re.search(r"run 2 of 3 · .*\d+s left · faulty:faulty · allreduce · 1w: starting workers", first.stderr)
     lines = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert [(line["strategy"], line["workers"]) for line in lines] == [
         ("independent", "1"),
@@ -63,7 +63,7 @@ def test_a_study_runs_prints_its_table_and_run_again_only_prints_it(tmp_path: Pa
     ]
     assert all(float(line["throughput"]) > 0 for line in lines)
     records = {p: p.read_bytes() for p in (tmp_path / "out").rglob("record.json")}
-    again = study(*TINY, "--columns", "val_loss,sent", "--json", cwd=tmp_path)
+    again = study(*TINY, "--columns", "val_loss,sent", "--validate", "end", "--json", cwd=tmp_path)
     assert "All 3 runs exist already" in again.stderr
     assert "starting workers" not in again.stderr
     told = json.loads(again.stdout)
@@ -130,11 +130,11 @@ def test_a_dry_run_times_a_second_where_the_length_is_in_steps_or_epochs(tmp_pat
     told = [small, "--workers", "1,2", "--workers-per-device", "2", "--batch", "2"]
     finished = study(*told, "--steps", "1000", "--dry-run", cwd=tmp_path)
     assert finished.stderr.count("timing vae") == 1
-    assert "expected time: about" in finished.stdout
+    assert re.search(r"expected time: .*\d", finished.stdout)
     expected = {
         length: json.loads(study(*told, *length.split(), "--dry-run", "--json", cwd=tmp_path).stdout)[
             "expected_seconds"
-        ]
+        ]["high"]
         for length in ("--steps 1", "--steps 100000", "--epochs 3125")
     }
     # How much follows from what is tested in tests/studies/test_probe.py; here, that a real probe was made at all.
@@ -154,10 +154,11 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
 
 
 def test_a_dry_run_shows_the_grid_and_the_time_and_writes_nothing(tmp_path: Path) -> None:
-    told = ["vae", "--workers", "1,2", "--strategy", "allreduce", "--strategy", "ps", "--seconds", "10s", "--dry-run"]
+    small = "vae:channels=2,hidden=8,samples=64"
+    told = [small, "--workers", "1,2", "--strategy", "allreduce", "--strategy", "ps", "--seconds", "10s", "--dry-run"]
     finished = study(*told, "--repeats", "2", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    assert "10 runs, 10 of them still to do; expected time: about 2m00s." in finished.stdout
+    assert re.search(r"10 runs, 10 of them still to do; expected time: \d+m\d\ds to \d+m\d\ds\.", finished.stdout)
     assert finished.stdout.count("not run") == 5
     as_json = json.loads(study(*told, "--json", cwd=tmp_path).stdout)
     assert (as_json["runs"], len(as_json["cells"])) == (5, 5)
@@ -171,7 +172,7 @@ def test_a_grid_of_100_000_runs_is_answered_at_once_and_not_begun(tmp_path: Path
     finished = study("vae", "--seed", seeds, "--lr", rates, "--repeats", "2", "--seconds", "5s", *more, cwd=tmp_path)
     assert time.monotonic() - begun < 20
     assert finished.returncode == code, finished.stderr
-    assert re.search(r"100,000 runs .* take about \d+h\d\dm", finished.stdout + finished.stderr)
+    assert re.search(r"100,000 runs .* take \d+h\d\dm to \d+h\d\dm", finished.stdout + finished.stderr)
     assert "--yes" in finished.stdout + finished.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -181,7 +182,7 @@ def test_a_grid_too_large_to_be_listed_is_told_as_json_too(tmp_path: Path) -> No
     finished = study("vae", "--seed", seeds, "--repeats", "2", "--seconds", "5s", "--dry-run", "--json", cwd=tmp_path)
     told = json.loads(finished.stdout)
     assert (told["study"], told["runs"], told["cells"]) == ("vae", 3000, None)
-    assert told["expected_seconds"] == pytest.approx(3000 * 7)
+    assert told["expected_seconds"]["low"] < 3000 * 7 < told["expected_seconds"]["high"]
     assert "only with --yes" in told["notes"][0]
 
 

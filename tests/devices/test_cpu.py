@@ -5,7 +5,7 @@ import os
 import pytest
 
 from paceline.devices import catalogue, cpu, cuda
-from paceline.devices.base import Demand, Placement, Slot, fitting_workers_per_device, node_of
+from paceline.devices.base import Demand, Placement, Slot, node_of
 from paceline.errors import DeviceError, SpecError
 
 
@@ -91,7 +91,7 @@ def test_too_many_workers_are_refused_with_the_sharing_that_would_fit(
     assert f"--workers {workers} with --workers-per-device {sharing} needs {workers // sharing} devices" in str(
         refused.value
     )
-    assert str(refused.value).endswith(f"this machine has {cores // width}: add --workers-per-device {fitting}.")
+    assert f"this machine has {cores // width}: add --workers-per-device {fitting}" in str(refused.value)
     place(cores, workers=workers, workers_per_device=fitting, cores_per_device=width)  # and it does fit
     for less in range(1, fitting):
         assert workers % less or workers // less > cores // width, f"{less} would fit, too"
@@ -102,8 +102,18 @@ def test_a_device_larger_than_the_machine_is_refused() -> None:
         place(2, workers=1, cores_per_device=4)
 
 
-def test_a_fitting_number_is_found_even_without_devices() -> None:
-    assert fitting_workers_per_device(6, 0) == 6
+@pytest.mark.parametrize(
+    ("cores", "workers", "said"),
+    [
+        (2, 3, "has 2: add --workers-per-device 3, which uses 1 of them, or use 2 or 4 workers, which fill all"),
+        (4, 6, "has 4: add --workers-per-device 2, which uses 3 of them, or use 4 or 8 workers, which fill all"),
+    ],
+)
+def test_a_sharing_that_would_leave_devices_idle_is_suggested_with_what_it_leaves(
+    cores: int, workers: int, said: str
+) -> None:
+    with pytest.raises(DeviceError, match=said):
+        place(cores, workers=workers)
 
 
 def test_a_device_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_servers_take_free_gpus_or_share_the_workers() -> None:
 def test_too_many_workers_are_refused_with_the_sharing_that_would_fit(gpus: int, workers: int, fitting: int) -> None:
     with pytest.raises(DeviceError) as refused:
         place(gpus, workers=workers)
-    assert f"needs {workers} GPUs, but this machine has {gpus}: add --workers-per-device {fitting}." in str(
+    assert f"needs {workers} GPUs, but this machine has {gpus}: add --workers-per-device {fitting}" in str(
         refused.value
     )
     assert place(gpus, workers=workers, workers_per_device=fitting).devices <= gpus

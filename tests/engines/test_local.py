@@ -88,6 +88,14 @@ def test_a_run_of_given_seconds_ends_at_the_same_step_everywhere(tmp_path: Path)
     assert 1.0 <= record.wall_seconds.training < 20
 
 
+def test_seconds_bound_training_and_not_validation(tmp_path: Path) -> None:
+    """An epoch is six steps of 20 ms, and its validation takes 0.2 s: counted, five of them would end the run."""
+    workload = "faulty:faulty:pause=0.02,validation_pause=0.2"
+    record = run(tmp_path, workload, steps=None, seconds=1.0, validate="epoch")
+    assert record.wall_seconds.training >= 1.0
+    assert record.wall_seconds.validation >= 0.2 * len(record.learning.validation) > 0
+
+
 @pytest.mark.parametrize("strategy", ["ps:mode=async", "ps:mode=stale,bound=2", "independent"])
 def test_workers_that_do_not_wait_still_end_together(strategy: str, tmp_path: Path) -> None:
     workload = "faulty:faulty:pause=0.002,slow_rank=1,slow=0.01"

@@ -33,6 +33,8 @@ from paceline.studies.grid import spread
         ({"columns": "val_loss"}, "--columns 'val_loss' is not valid: it must be a list of names"),
         ({"columns": ["loss", 3]}, "it must be a list of names"),
         ({"per_epoch": 1}, "--per-epoch 1 is not valid: it must be true or false"),
+        ({"per_epoch": True}, 'per_epoch = true needs a validation after every epoch: write validate = "epoch"'),
+        ({"columns": ["val_loss"]}, 'columns = ["val_loss"] needs a validation: write validate = "end"'),
         ({"scaling": "week"}, "Did you mean 'weak'?"),
         ({"scaling": "strong"}, "give the global batch, batch = …"),
         ({"equal": "samples"}, 'equal = "samples" needs samples = …'),
@@ -83,6 +85,19 @@ def test_full_sizes_win_over_the_file_and_flags_over_both() -> None:
 def test_full_without_full_sizes_is_refused() -> None:
     with pytest.raises(SpecError, match="no \\[full\\] settings"):
         make_study({"name": "tried", "workload": "vae", "steps": 4}, full=True)
+
+
+def test_one_variant_can_be_chosen_by_its_label() -> None:
+    table = {
+        "name": "tried",
+        "workload": "vae",
+        "steps": 4,
+        "variant": [{"label": "a", "workers": 1}, {"label": "b", "workers": 2}, {"workers": 4}],
+    }
+    assert [v.axes["workers"] for v in make_study(table, only=["b"]).variants] == [(2,)]
+    assert len(make_study(table, only=["a", "b"]).variants) == 2
+    with pytest.raises(SpecError, match="'c' is not a known variant of this study"):
+        make_study(table, only=["c"])
 
 
 def test_a_flag_that_the_variants_set_themselves_is_refused() -> None:

@@ -13,6 +13,7 @@ from paceline.errors import SpecError
 from paceline.migrations import migrated_strategy, strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import SettingValue
+from paceline.spec import RunSpec
 from paceline.studies.definition import make_study
 from paceline.studies.grid import Grid, key_of, spread
 
@@ -102,10 +103,39 @@ def test_equal_updates_count_those_of_every_worker_where_each_updates_alone() ->
     ]
 
 
-def test_fit_is_the_smallest_number_of_workers_per_device_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cores", "workers", "placed"),
+    [
+        (2, [1, 2, 4, 8], {1: 1, 2: 1, 4: 2, 8: 4}),
+        (8, [1, 2, 3, 8], {1: 1, 2: 1, 3: 1, 8: 1}),
+        (1, [1, 2, 3], {1: 1, 2: 2, 3: 3}),
+        (6, [1, 2, 4, 8], {1: 1, 2: 1, 4: 1, 8: 2}),  # four devices, of which eight workers fill each with two
+    ],
+)
+def test_fit_gives_every_worker_a_device_and_beyond_that_fills_all_of_them_evenly(
+    cores: int, workers: list[int], placed: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: tuple(range(cores)))
+    grid = spread(study(workers=workers, workers_per_device="fit"))
+    assert dict(settings(grid, "workers", "workers_per_device")[1:]) == placed
+
+
+def test_a_curve_never_mixes_counts_of_devices_uneven_workers_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1))
-    grid = spread(study(workers=[1, 2, 3, 8], workers_per_device="fit"))
-    assert settings(grid, "workers", "workers_per_device")[1:] == [(1, 1), (2, 1), (3, 3), (8, 4)]
+    grid = spread(study(workers=list(range(1, 9)), workers_per_device="fit", batch=840, scaling="strong"))
+    assert {cell.spec.workers // cell.spec.workers_per_device for cell in grid.cells if cell.spec} == {1, 2}
+    refused = {cell.settings["workers"]: cell.problem for cell in grid.impossible}
+    assert list(refused) == [3, 5, 7]
+    assert "--workers 3 cannot be divided evenly among the 2 devices" in str(refused[3])
+    assert "use 2 or 4 workers" in str(refused[3])
+
+
+def test_servers_with_devices_of_their_own_leave_fewer_to_fit_workers_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "available_cores", lambda: (0, 1, 2))
+    grid = spread(study(workers=[2, 4], workers_per_device="fit", strategy="ps:place=own"))
+    assert settings(grid, "workers", "workers_per_device")[1:] == [(2, 1), (4, 2)]
 
 
 def test_variants_have_settings_of_their_own() -> None:
@@ -122,6 +152,24 @@ def test_variants_have_settings_of_their_own() -> None:
         ("servers", 1, 16),
         ("servers", 2, 16),
     ]
+
+
+def test_runs_validate_only_on_request_baselines_too() -> None:
+    assert {spec.validate for spec in specs(spread(study(workers=[1, 2])))} == {"off"}
+    assert {spec.validate for spec in specs(spread(study(workers=[1, 2], validate="end")))} == {"end"}
+
+
+def specs(grid: Grid) -> list[RunSpec]:
+    return [cell.spec for cell in grid.cells if cell.spec is not None]
+
+
+def test_cells_whose_data_cannot_be_used_are_refused_unless_they_are_finished() -> None:
+    grid = spread(study(workers=[1, 2], repeats=2))
+    finished = {run.key for run in grid.runs_of(grid.cells[-1])}
+    refused = grid.refusing(lambda spec: "too few samples", finished)
+    assert [cell.problem for cell in refused.cells] == ["too few samples", "too few samples", None]
+    assert [cell.key for cell in refused.cells] == [cell.key for cell in grid.cells]
+    assert len(refused.in_turns()) == 2
 
 
 def test_what_cannot_run_is_found_beforehand_with_its_reason() -> None:

@@ -3,16 +3,15 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from studies.quick import Notes, QuickEngine, record_of, study
+from studies.quick import Notes, QuickEngine, study
 
 from paceline.errors import Interrupted, WorkerLost
 from paceline.spec import RunSpec
 from paceline.studies.grid import spread
-from paceline.studies.schedule import Pace, asked_seconds, carry_out
+from paceline.studies.schedule import carry_out
 from paceline.studies.store import Store
 
 
@@ -76,24 +75,16 @@ def test_time_left_comes_from_what_was_asked_and_then_from_runs_that_are_done(tm
     notes = Notes()
     carry_out(spread(asked), Store(tmp_path), QuickEngine(), notes)
     assert [(place.number, place.total) for place in notes.places] == [(n, 6) for n in range(1, 7)]
-    assert notes.places[0].left_seconds == pytest.approx(6 * 12)
-    assert notes.places[-1].left_seconds == pytest.approx(3)  # every record says 3 s of wall time
-    assert asked_seconds(asked) == pytest.approx(4 * 12)
-
-
-def test_the_time_of_a_large_study_is_known_at_once() -> None:
-    """Twenty thousand runs, of which all but their own figures have to be asked for, in less than they are squared."""
-    runs, pace = spread(study(steps=None, seconds=10, workers=[1, 2])).in_turns(), Pace()
-    assert pace.seconds(runs) == pytest.approx(3 * 12)
-    begun, made = time.process_time(), record_of(runs[0].spec, 1)
-    for _ in range(20_000):
-        pace.learn(runs[0], made)
-    assert pace.seconds(runs[1:2] * 20_000) == pytest.approx(20_000 * 3)
-    assert time.process_time() - begun < 3
+    first, last = notes.places[0].left, notes.places[-1].left
+    assert first is not None
+    assert last is not None
+    assert 6 * 10 < first.low < 6 * 12 < first.high
+    assert last.low < 3 < last.high < 4  # every record says 3 s of wall time
 
 
 def test_time_left_is_not_made_up(tmp_path: Path) -> None:
     notes = Notes()
     carry_out(spread(study()), Store(tmp_path), QuickEngine(), notes)
-    assert [place.left_seconds for place in notes.places] == [None, pytest.approx(3)]
-    assert asked_seconds(study()) is None
+    first, last = notes.places
+    assert first.left is None
+    assert last.left is not None

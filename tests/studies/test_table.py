@@ -27,7 +27,7 @@ def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> StudyT
 
 def test_columns_are_what_varies_the_rates_and_what_was_asked_for(tmp_path: Path) -> None:
     columns = ["val_loss", "accuracy", "utilisation", "time", "epochs", "samples", "updates", "step", "sent", "ideal"]
-    table = shown(tmp_path, spread(study(workers=[1, 2], batch=10, columns=columns)))
+    table = shown(tmp_path, spread(study(workers=[1, 2], batch=10, columns=columns, validate="end")))
     assert table.headings[:6] == ("strategy", "workers", "devices", "images/s (95 %)", "speed-up", "efficiency")
     last = dict(zip(table.headings, table.texts[-1], strict=True))
     assert (last["strategy"], last["workers"], last["images/s (95 %)"]) == ("allreduce", "2", "200")
@@ -68,7 +68,7 @@ def test_failed_and_impossible_cells_are_shown_as_such_with_the_reason(tmp_path:
         if spec.workers == 2:
             raise WorkerLost("Worker 1 was killed by SIGKILL after step 3.\nLast lines:\n  …")
 
-    table = shown(tmp_path, spread(study(workers=[2, 4096], columns=["val_loss"])), QuickEngine(fail))
+    table = shown(tmp_path, spread(study(workers=[2, 4096], columns=["val_loss"], validate="end")), QuickEngine(fail))
     assert [row["throughput"] is None for row in table.values] == [False, True, True]
     assert [texts[table.headings.index("images/s (95 %)")] for texts in table.texts] == ["100", "failed", "impossible"]
     notes = "\n".join(table.notes)
@@ -155,7 +155,7 @@ def test_a_fixed_timing_is_marked(tmp_path: Path) -> None:
 
 
 def test_csv_has_a_line_per_row_and_intervals_in_columns_of_their_own(tmp_path: Path) -> None:
-    table = shown(tmp_path, spread(study(workers=[1, 4096], columns=["val_loss"], repeats=2)))
+    table = shown(tmp_path, spread(study(workers=[1, 4096], columns=["val_loss"], validate="end", repeats=2)))
     lines = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert len(lines) == 3
     assert float(lines[1]["throughput"]) == pytest.approx(100)
@@ -164,7 +164,7 @@ def test_csv_has_a_line_per_row_and_intervals_in_columns_of_their_own(tmp_path: 
 
 
 def test_the_second_table_has_a_row_per_epoch(tmp_path: Path) -> None:
-    grid = spread(study(workers=[1, 2], batch=10, repeats=2, per_epoch=True))
+    grid = spread(study(workers=[1, 2], batch=10, repeats=2, per_epoch=True, validate="epoch"))
     contents = carry_out(grid, Store(tmp_path), QuickEngine(), Notes())
     table = epoch_table(grid, rows_of(grid, contents), Store(tmp_path))
     assert table.headings == ("strategy", "workers", "epoch", "time", "loss", "val_loss", "accuracy")

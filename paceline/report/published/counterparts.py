@@ -95,7 +95,7 @@ def _words(text: str) -> list[str]:
 
 def _matched(line: str, results: Sequence[Result], series: Series | None) -> Iterator[Counterpart]:
     ours = {(result.record.spec.workers_per_device, result.workers): result for result in results}
-    theirs = _their_rows(series, {per_device for per_device, _ in ours})
+    theirs = _their_rows(series, {per_device for per_device, _ in ours if _shared_alike(series, results, per_device)})
     for place in sorted({*ours, *theirs}):
         yield Counterpart(
             line=line,
@@ -106,6 +106,14 @@ def _matched(line: str, results: Sequence[Result], series: Series | None) -> Ite
             series=series,
             theirs=theirs.get(place),
         )
+
+
+def _shared_alike(series: Series | None, results: Sequence[Result], per_device: int) -> bool:
+    """Whether both shared GPUs in the same way: with MPS workers compute at the same time, without it in turns."""
+    first = results[0].record
+    if series is None or series.mps is None or per_device == 1 or first.environment.device_kind != "cuda":
+        return True
+    return series.mps == first.spec.mps
 
 
 def _their_rows(series: Series | None, per_device: set[int]) -> dict[tuple[int, int], Row]:

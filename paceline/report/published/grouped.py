@@ -44,7 +44,11 @@ def unusual(row: ScalingRow) -> Iterator[str]:
     spec = row.records[0].spec
     for name, one in SETTINGS.items():
         computing = one.has(Role.STEP) and one.has(Role.CHECKPOINT) and not one.has(Role.TITLE)
-        if computing and one is not SETTINGS["feed"] and not one.is_usual(getattr(spec, name)):
+        if (
+            (computing or one is SETTINGS["mps"])
+            and one is not SETTINGS["feed"]
+            and not one.is_usual(getattr(spec, name))
+        ):
             yield one.in_words(getattr(spec, name))
 
 

@@ -39,10 +39,10 @@ def missing(
     return DataError(f"There is no {what} in {' or '.join(looked)}.\nRemedies: {'; '.join(remedies)}.")
 
 
-def limit(available: int, samples: int | None, source: str) -> int:
-    """How many training samples to use: `samples` of those available, or all of them."""
+def limit(available: int, samples: int | None, source: str, *, option: str = "samples") -> int:
+    """How many samples to use: `samples` of those available, or all of them; `option` asks for them."""
     if samples is not None and samples > available:
         raise DataError(
-            f"samples={samples} is too many: {source} has {available}; ask for at most that, or leave it out."
+            f"{option}={samples} is too many: {source} has {available}; ask for at most that, or leave it out."
         )
     return available if samples is None else samples

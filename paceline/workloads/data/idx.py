@@ -51,7 +51,7 @@ def find_fashion_mnist() -> Path | None:
     return place
 
 
-def load(path: Path, part: str, side: int, samples: int | None = None) -> ByteImages:
+def load(path: Path, part: str, side: int, samples: int | None = None, *, option: str = "samples") -> ByteImages:
     """The first `samples` square images of `part` (`train` or `t10k`) of the data set in the folder `path`."""
     images_path = _locate(path, f"{part}-images-idx3-ubyte")
     labels_path = _locate(path, f"{part}-labels-idx1-ubyte")
@@ -64,7 +64,7 @@ def load(path: Path, part: str, side: int, samples: int | None = None) -> ByteIm
             f"{images_path} has {len(images)} images but {labels_path} has {len(labels)} labels: "
             "they belong together; fetch both again."
         )
-    count = folder.limit(len(images), samples, str(images_path))
+    count = folder.limit(len(images), samples, str(images_path), option=option)
     return ByteImages(images[:count], labels[:count])
 
 
