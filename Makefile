@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: setup demo test coverage check chromium iproute2 prove clean
+.PHONY: setup demo test check chromium iproute2 prove clean
 
 # Made anew only when what it is made of changes.
 setup: .venv/ready
@@ -20,13 +20,9 @@ demo: setup
 	$(BIN)/paceline study demo
 	$(BIN)/paceline report runs/demo --out runs/demo/report.html
 
-# All checks, then all tests.
+# All checks, then all tests, with the lines of the package that they run. Fails below fail_under of pyproject.toml.
 test: check chromium iproute2
-	$(BIN)/pytest -n 2 -m 'not prove'
-
-# All tests, with the lines of the package that they run; two to three times as long. Fails below fail_under of pyproject.toml.
-coverage: setup chromium iproute2
-	$(BIN)/pytest -n 2 -m 'not prove' --timeout 900 --cov --cov-report=term-missing:skip-covered
+	$(BIN)/pytest -n 2 -m 'not prove' --cov --cov-report=term-missing:skip-covered
 
 check: setup
 	$(BIN)/ruff check

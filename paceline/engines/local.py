@@ -190,6 +190,9 @@ class WorkerProcesses:
                 self._look_for_hangs(display)
                 if self._stop_before is not None and time.monotonic() > self._stop_before:
                     raise Interrupted("Stopped by the user; the workers did not stop in time.")
+        until = time.monotonic() + _LEAVE_SECONDS
+        for process in self._processes:
+            process.join(max(0.0, until - time.monotonic()))  # they have reported, and leave by themselves
         return [w.report for w in self._watched if w.report is not None]
 
     def _listen(self, display: Display, seconds: float) -> None:
