@@ -143,6 +143,15 @@ def _bandwidth(text: str) -> float:
     return rate
 
 
+def _latency(text: str) -> float:
+    seconds = parse_seconds(text)
+    require(
+        seconds == 0 or not text.strip()[-1:].isdigit(),
+        f"A latency of {text} has no unit: write {text}us, {text}ms or {text}s.",
+    )
+    return seconds
+
+
 def _share(text: str) -> float:
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -163,9 +172,9 @@ def _microseconds(seconds: float) -> str:
 
 
 _OPTIONS: Mapping[str, _Option] = {
-    "latency": _Option(parse_seconds, _microseconds),
+    "latency": _Option(_latency, _microseconds),
     "inside": _Option(_bandwidth, format_bandwidth),
-    "inside_latency": _Option(parse_seconds, _microseconds),
+    "inside_latency": _Option(_latency, _microseconds),
     "efficiency": _Option(_share, "{:g}".format),
     "in_flight": _Option(_whole, str),
 }

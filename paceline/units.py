@@ -11,18 +11,26 @@ _BYTES = {
     "KB": 10**3,
     "MB": 10**6,
     "GB": 10**9,
+    "TB": 10**12,
     "KIB": 2**10,
     "MIB": 2**20,
     "GIB": 2**30,
+    "TIB": 2**40,
 }
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BITS_PER_SECOND = {"bps": 1.0, "kbps": 1e3, "mbps": 1e6, "gbps": 1e9, "tbps": 1e12}
+_BITS = re.compile(r"([kKMGT]?)(?:bps|bits?/s|b/s|bits?ps)|([kmgt])bps")
+_BYTES_PER_SECOND = re.compile(r"((?:[kKMGT]i?)?B)(?:/s|/sec)")
+_EITHER = re.compile(r"[kKMGT]?(?:Bps|BPS|BPs)|[mgt]b/s")
+_MEGABITS = re.compile(r"[KMGT]i?b")
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Zµ/]*)\s*")
 
 
 def parse_bytes(text: str) -> int:
     """`"25MB"` → 25000000; a plain number is bytes."""
     number, unit = _split(text, "an amount of bytes", "25MB, 1MiB, 4096")
+    if _MEGABITS.fullmatch(unit):
+        raise SpecError(f"{text!r} is not an amount of bytes: {unit} are bits; write {unit[:-1]}B for bytes, as in 25MB.")
     factor = _BYTES.get((unit or "B").upper())
     if factor is None:
         raise SpecError(f"{text!r} is not an amount of bytes: use one of B, KB, MB, GB, KiB, MiB, GiB, as in 25MB.")
@@ -39,13 +47,24 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """`"1Gbps"` → 1e9 bits per second, as are `"1Gbit/s"`, `"1Gb/s"` and `"125MB/s"`; the unit is needed."""
+    """`"1Gbps"` → 1e9 bits per second, as are `"1Gbit/s"`, `"1Gb/s"` and `"125MB/s"`; the unit is needed.
+
+    A small b is a bit, a large B a byte. `GBps` and `GBPS` are written for either, so they are refused.
+    """
     number, unit = _split(text, "a bandwidth", "1Gbps, 100Mbps, 125MB/s")
-    bits = 8 if unit.endswith("B/s") else 1
-    factor = _BITS_PER_SECOND.get(unit.replace("bit/s", "bps").replace("B/s", "bps").replace("b/s", "bps").lower())
-    if factor is None:
+    if _EITHER.fullmatch(unit):
+        size, amount = unit[:-3].upper().replace("K", "k"), f"{number:g}"
+        raise SpecError(
+            f"{text!r} is a bandwidth in bits or in bytes: write {amount}{size}bps for bits, or {amount}{size}B/s for "
+            "bytes (8 times as much), as in 125MB/s."
+        )
+    if match := _BITS.fullmatch(unit):
+        factor = _BITS_PER_SECOND[f"{(match[1] or match[2] or '').lower()}bps"]
+    elif match := _BYTES_PER_SECOND.fullmatch(unit):
+        factor = 8.0 * _BYTES[match[1].upper()]
+    else:
         raise SpecError(f"{text!r} is not a bandwidth: use bps, kbps, Mbps, Gbps or Tbps, or bytes as in 125MB/s.")
-    return _finite(text, number * factor * bits)
+    return _finite(text, number * factor)
 
 
 def format_bandwidth(bits_per_second: float) -> str:

@@ -43,6 +43,9 @@ def test_a_network_is_read_and_written_back_in_one_form(text: str, network: Netw
         ("1Gbps,latency=1ms,latency=2ms", "write latency=… once"),
         ("1Gbps,latency=", "write latency=… once"),
         ("1Gbps,inside=0bps", "must be above 0"),
+        ("1Gbps,latency=50", "A latency of 50 has no unit: write 50us, 50ms or 50s"),
+        ("1Gbps,inside_latency=0.5", "A latency of 0.5 has no unit"),
+        ("1GBps", "bits or in bytes"),
     ],
 )
 def test_what_is_no_network_is_refused_with_the_reason(text: str, reason: str) -> None:

@@ -53,6 +53,9 @@ def test_times_are_read_in_their_units(text: str, seconds: float) -> None:
         ("1Gbit/s", 1e9),
         ("1e3B/s", 8e3),
         ("100Mb/s", 1e8),
+        ("10GB/s", 8e10),
+        ("1MiB/s", 8 * 2**20),
+        ("1TB/s", 8e12),
     ],
 )
 def test_a_bandwidth_is_read_in_bits_or_bytes_per_second(text: str, bits_per_second: float) -> None:
@@ -63,6 +66,25 @@ def test_a_bandwidth_is_read_in_bits_or_bytes_per_second(text: str, bits_per_sec
 def test_what_is_no_bandwidth_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(SpecError, match=r"bandwidth.*125MB/s|too large"):
         parse_bandwidth(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "octets"),
+    [
+        ("1GBps", "1Gbps", "1GB/s"),
+        ("2.5MBPS", "2.5Mbps", "2.5MB/s"),
+        ("100mb/s", "100Mbps", "100MB/s"),
+        ("1000KBps", "1000kbps", "1000kB/s"),
+    ],
+)
+def test_a_bandwidth_that_may_be_bits_or_bytes_is_refused_with_both(text: str, bits: str, octets: str) -> None:
+    with pytest.raises(SpecError, match=f"write {bits} for bits, or {octets} for bytes"):
+        parse_bandwidth(text)
+
+
+def test_megabits_are_no_amount_of_bytes() -> None:
+    with pytest.raises(SpecError, match="Mb are bits; write MB for bytes"):
+        parse_bytes("25Mb")
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1024, 1500, 2**20, 25_000_000, 10**9, 2**30, 123_456_789_012])

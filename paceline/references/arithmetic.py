@@ -1,6 +1,6 @@
 """Checks on a table's figures alone: whether they are consistent with one another, and possible."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.numbers import significant
 from paceline.references.base import Reference, Row, Series
@@ -9,6 +9,8 @@ from paceline.references.findings import Band, Remark, at_workers, band, listed
 # Median and mean of a steady run differ by less; counting 20 steps over 19 intervals makes a difference of 5 %.
 _RATES_APART = 0.02
 _IMPOSSIBLE = 1.05
+# How far rates per worker of rows that agree may differ.
+_ALIKE = 1.5
 _ROUNDING = 0.001
 _MOSTLY_OTHER = 0.5
 
@@ -20,18 +22,13 @@ def speedups(series: Series, _: Reference) -> Iterator[Remark]:
         for row in series.rows
         if row.throughput is not None and row.speedup is not None
     }
-    wrong = [row for row, rate in implied.items() if (alone := _alone(series, row)) and not alone.meets(rate)]
+    alone = {row: _alone(series, row) for row in implied}
+    wrong = [row for row, rate in implied.items() if (one := alone[row]) and not one.meets(rate)]
     if wrong:
-        yield Remark("fault", _unlike_baseline(series, wrong), tuple(wrong))
-    free = {row: rate for row, rate in implied.items() if _alone(series, row) is None and row.workers != 1}
-    if free and max(r.low for r in free.values()) > min(r.high for r in free.values()):
-        rates = [_implied(row) for row in free]
-        yield Remark(
-            "fault",
-            f"The speed-ups {at_workers(free)} are inconsistent: speed ÷ speed-up, the rate of one worker, ranges "
-            f"from {significant(min(rates))} to {significant(max(rates))}.",
-            tuple(free),
-        )
+        odd = _odd_baseline(series, wrong, implied)
+        yield Remark("fault", _unlike_baseline(series, wrong) + _names(odd), (*wrong, *odd))
+    free = {row: rate for row, rate in implied.items() if alone[row] is None and row.workers != 1}
+    yield from _disagree("speed-ups", "speed-up", free, [_implied(row) for row in free])
 
 
 def _alone(series: Series, row: Row) -> Band | None:
@@ -47,6 +44,30 @@ def _implied(row: Row) -> float:
     return row.throughput / row.speedup
 
 
+def _odd_baseline(series: Series, wrong: Sequence[Row], implied: Mapping[Row, Band]) -> tuple[Row, ...]:
+    """The one row of one worker, where all others contradict it and agree with one another; otherwise nothing."""
+    others = [row for row in implied if row.used_devices != 1]
+    if len(series.alone) != 1 or len(others) < 2 or set(others) - set(wrong):
+        return ()
+    agree = max(implied[row].low for row in others) <= min(implied[row].high for row in others)
+    return series.alone if agree else ()
+
+
+def _names(odd: Sequence[Row]) -> str:
+    return " These rows agree with one another: the row of 1 worker is the odd one." if odd else ""
+
+
+def _disagree(nouns: str, noun: str, implied: Mapping[Row, Band], rates: Sequence[float]) -> Iterator[Remark]:
+    """Without a row of one worker, all rows must agree on its rate."""
+    if implied and max(r.low for r in implied.values()) > min(r.high for r in implied.values()):
+        yield Remark(
+            "fault",
+            f"The {nouns} {at_workers(implied)} are inconsistent: speed ÷ {noun}, the rate of one worker, ranges "
+            f"from {significant(min(rates))} to {significant(max(rates))}.",
+            tuple(implied),
+        )
+
+
 def _unlike_baseline(series: Series, rows: list[Row]) -> str:
     corrected = [f"{row.speedup}× is {significant(series.speedup(row) or 0)}×" for row in rows]
     alone = series.rate(series.baseline(rows[0]) or rows[0])
@@ -58,52 +79,87 @@ def _unlike_baseline(series: Series, rows: list[Row]) -> str:
 
 
 def efficiencies(series: Series, _: Reference) -> Iterator[Remark]:
-    """Efficiency × devices = speed-up."""
+    """Efficiency × devices = speed-up. Without a speed-up all rows must agree on the rate of one worker."""
     wrong = []
+    implied: dict[Row, Band] = {}
     for row in series.rows:
         speedup, devices = series.speedup(row), row.used_devices
-        if row.efficiency is None or speedup is None or devices is None:
+        if row.efficiency is None or devices is None:
             continue
         published = band(series, row, "efficiency")
-        if not published.meets(Band(speedup / devices, speedup / devices).widened(_ROUNDING)):
+        if row.throughput is not None:
+            times = Band(devices * published.low, devices * published.high)
+            implied[row] = (band(series, row, "throughput") / times).widened(_ROUNDING)
+        if speedup is not None and not published.meets(Band(speedup / devices, speedup / devices).widened(_ROUNDING)):
             wrong.append(row)
     if wrong:
         corrected = [
             f"{row.efficiency:.1%} is {series.efficiency(row):.1%} with {row.used_devices:g} devices" for row in wrong
         ]
-        yield Remark("fault", f"Efficiencies do not follow from the speed-ups: {listed(corrected)}.", tuple(wrong))
+        odd = _odd_baseline(series, wrong, implied)
+        sentence = f"Efficiencies do not follow from the speed-ups: {listed(corrected)}.{_names(odd)}"
+        yield Remark("fault", sentence, (*wrong, *odd))
+    free = {row: rate for row, rate in implied.items() if series.speedup(row) is None}
+    per_share = [(row.throughput or 0) / (row.efficiency or 1) / (row.used_devices or 1) for row in free]
+    yield from _disagree("efficiencies", "(efficiency × devices)", free, per_share)
 
 
 def possible(series: Series, _: Reference) -> Iterator[Remark]:
     """Efficiency above 100 % is not possible, unless one worker left part of its device idle."""
-    for row in series.rows:
-        computed, published = series.efficiency(row), row.efficiency
-        efficiency = max((e for e in (computed, published) if e is not None), default=0)
-        if efficiency <= _IMPOSSIBLE:
-            continue
-        excess = f"Efficiency {efficiency:.0%} {at_workers([row])} is more than the devices can deliver"
-        sharing = row.workers is not None and row.used_devices is not None and row.workers > row.used_devices
-        baseline = series.baseline(row)
-        busy = baseline.utilisation_percent if baseline is not None else None
-        if row.efficiency_low is not None and row.efficiency_low <= 1:
-            yield Remark("warning", f"{excess}; its interval includes 100 %, so this may be chance.", (row,))
-        elif not sharing:
-            yield Remark("fault", f"{excess}: a speed, a count of devices or the baseline is wrong.", (row,))
-        elif busy is None:
-            yield Remark(
-                "warning",
-                f"{excess}, unless one worker alone left its device idle, which the table does not state.",
-                (row,),
-            )
-        elif efficiency <= _IMPOSSIBLE * 100 / busy:
-            yield Remark(
-                "note",
-                f"Efficiency {efficiency:.0%} {at_workers([row])} that share devices is relative to one worker that "
-                f"used {busy:g} % of its device: about {100 / busy:.0%} is possible.",
-                (row,),
-            )
-        else:
-            yield Remark("fault", f"{excess}: one worker used {busy:g} %, so at most {100 / busy:.0%}.", (row,))
+    known = [(row, max(e for e in both if e is not None)) for row in series.rows if any(both := _both(series, row))]
+    beyond = {row: efficiency for row, efficiency in known if efficiency > _IMPOSSIBLE}
+    if slow := _slow_baseline(series, [row for row, _ in known], beyond):
+        rates = [(series.rate(row) or 0) / (row.used_devices or 1) for row in beyond]
+        yield Remark(
+            "fault",
+            f"Efficiencies of {min(beyond.values()):.0%} to {max(beyond.values()):.0%} {at_workers(beyond)} are more "
+            f"than the devices can deliver. These rows agree with one another: the row of 1 worker is the odd one. It "
+            f"has {significant(series.rate(slow) or 0)}, each worker of the others {significant(min(rates))} to "
+            f"{significant(max(rates))}.",
+            (slow, *beyond),
+        )
+        return
+    for row, efficiency in beyond.items():
+        yield _beyond(series, row, efficiency)
+
+
+def _both(series: Series, row: Row) -> tuple[float | None, float | None]:
+    return series.efficiency(row), row.efficiency
+
+
+def _slow_baseline(series: Series, known: Sequence[Row], beyond: Mapping[Row, float]) -> Row | None:
+    """The one row of one worker, where all others are impossible beside it and alike; otherwise None."""
+    others = [row for row in known if row.used_devices != 1]
+    certain = all(row.efficiency_low is None and (row.workers_per_device or 1) == 1 for row in others)
+    if len(series.alone) != 1 or len(others) < 2 or len(beyond) != len(others) or not certain:
+        return None
+    rates = [series.rate(row) for row in others]
+    each = [rate / (row.used_devices or 1) for rate, row in zip(rates, others, strict=True) if rate]
+    alike = len(each) == len(others) and max(each) <= _ALIKE * min(each)
+    return series.alone[0] if alike else None
+
+
+def _beyond(series: Series, row: Row, efficiency: float) -> Remark:
+    """What an efficiency above 100 % means at one row."""
+    excess = f"Efficiency {efficiency:.0%} {at_workers([row])} is more than the devices can deliver"
+    sharing = row.workers is not None and row.used_devices is not None and row.workers > row.used_devices
+    baseline = series.baseline(row)
+    busy = baseline.utilisation_percent if baseline is not None else None
+    if row.efficiency_low is not None and row.efficiency_low <= 1:
+        return Remark("warning", f"{excess}; its interval includes 100 %, so this may be chance.", (row,))
+    if not sharing:
+        return Remark("fault", f"{excess}: a speed, a count of devices or the baseline is wrong.", (row,))
+    if busy is None:
+        rule = "unless one worker alone left its device idle, which the table does not state"
+        return Remark("warning", f"{excess}, {rule}.", (row,))
+    if efficiency <= _IMPOSSIBLE * 100 / busy:
+        return Remark(
+            "note",
+            f"Efficiency {efficiency:.0%} {at_workers([row])} that share devices is relative to one worker that "
+            f"used {busy:g} % of its device: about {100 / busy:.0%} is possible.",
+            (row,),
+        )
+    return Remark("fault", f"{excess}: one worker used {busy:g} %, so at most {100 / busy:.0%}.", (row,))
 
 
 def devices(series: Series, _: Reference) -> Iterator[Remark]:

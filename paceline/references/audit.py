@@ -1,11 +1,10 @@
 """The audit of a table, published or our own: every check, in the order in which a reader would ask."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import get_args
 
-from paceline.references import arithmetic, comparison, procedure
-from paceline.references.base import Reference
+from paceline.references import arithmetic, comparison, procedure, regular
+from paceline.references.base import Reference, Row
 from paceline.references.findings import Check, Finding, Severity
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -13,6 +12,7 @@ CHECKS: Mapping[str, Check] = {
     "speed-up": arithmetic.speedups,
     "efficiency": arithmetic.efficiencies,
     "possible": arithmetic.possible,
+    "regular": regular.regular,
     "devices": arithmetic.devices,
     "samples": arithmetic.samples,
     "rate": arithmetic.rates,
@@ -37,12 +37,13 @@ CHECKS: Mapping[str, Check] = {
 
 def audit(reference: Reference) -> list[Finding]:
     """All findings, faults first, then in the order of the checks; a finding about several series appears once."""
-    findings: dict[tuple[str, Severity, str], Finding] = {}
+    labels: dict[tuple[str, Severity, str], dict[str, None]] = {}
+    rows: dict[tuple[str, Severity, str], list[Row]] = {}
     for name, check in CHECKS.items():
         for series in reference.series:
             for remark in check(series, reference):
                 key = (name, remark.severity, remark.sentence)
-                earlier = findings.get(key, Finding(*key[:2], (), remark.sentence, ()))
-                labels = tuple(dict.fromkeys((*earlier.series, series.label)))
-                findings[key] = replace(earlier, series=labels, rows=(*earlier.rows, *remark.rows))
-    return sorted(findings.values(), key=lambda finding: SEVERITIES.index(finding.severity))
+                labels.setdefault(key, {})[series.label] = None
+                rows.setdefault(key, []).extend(remark.rows)
+    findings = [Finding(key[0], key[1], tuple(labels[key]), key[2], tuple(rows[key])) for key in labels]
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -1,12 +1,15 @@
 """A table of figures as published: its rows, how they were measured, and one definition of speed-up and efficiency."""
 
+import decimal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Scaling = Literal["weak", "strong"]
 Included = Literal["warm-up", "compilation", "start-up", "validation"]
 RateFrom = Literal["all workers", "rank 0", "first process"]
+_RATIOS = ("throughput", "speedup", "efficiency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,16 +159,66 @@ class Series:
             return row.steps * units / row.seconds
         return None if row.step_seconds is None else units / row.step_seconds
 
-    @property
+    @cached_property
+    def written_decimals(self) -> Mapping[str, int]:
+        """Digits after the decimal point of each column with ratios: as published, or as many as its values show."""
+        missing = [name for name in _RATIOS if name not in self.decimals]
+        shown = {name: max((_decimals(getattr(row, name)) for row in self.rows), default=0) for name in missing}
+        return {**shown, **self.decimals}
+
+    @cached_property
     def alone(self) -> tuple[Row, ...]:
         """Rows of one worker on one device with a known rate."""
         return tuple(r for r in self.rows if r.workers == 1 and r.used_devices == 1 and self.rate(r) is not None)
 
+    @cached_property
+    def divides_one_batch(self) -> bool:
+        """Whether all rows share a global batch, of which each worker has a part (strong scaling)."""
+        wholes = {row.whole_batch for row in self.rows}
+        return len(wholes) == 1 and None not in wholes and len({row.workers for row in self.rows}) > 1
+
     def baseline(self, row: Row) -> Row | None:
         """The baseline of a row: one worker with the same machine and batch; the fastest if there are several."""
+        if row in self._alone_itself:
+            return row
         machine = row.machine or self.method.baseline_machine
-        candidates = [r for r in self.alone if _same(machine, r.machine) and self.same_setting(row, r)]
-        return row if row in candidates else max(candidates, key=lambda r: self.rate(r) or 0, default=None)
+        key = (machine, row.batch, row.whole_batch)
+        if key not in self._baselines:
+            candidates = [r for r in self._fastest_alone if _same(machine, r.machine) and self.same_setting(row, r)]
+            self._baselines[key] = max(candidates, key=lambda r: self.rate(r) or 0, default=None)
+        return self._baselines[key]
+
+    def has_baseline_of_setting(self, row: Row) -> bool:
+        """Whether a row of one worker, of any machine, has the same batch."""
+        key = (row.batch, row.whole_batch)
+        if key not in self._settings_alone:
+            self._settings_alone[key] = any(self.same_setting(row, alone) for alone in self._fastest_alone)
+        return self._settings_alone[key]
+
+    @cached_property
+    def _settings_alone(self) -> dict[tuple[object, ...], bool]:
+        """Whether there is a row of one worker, by the batches compared so far."""
+        return {}
+
+    @cached_property
+    def _alone_itself(self) -> frozenset[Row]:
+        """The rows of one worker, which are their own baseline."""
+        return frozenset(self.alone)
+
+    @cached_property
+    def _fastest_alone(self) -> tuple[Row, ...]:
+        """Of the rows of one worker, the fastest of each machine and batch, in the order of the table."""
+        fastest: dict[tuple[object, ...], Row] = {}
+        for row in self.alone:
+            key = (row.machine, row.batch, row.global_batch)
+            if key not in fastest or (self.rate(row) or 0) > (self.rate(fastest[key]) or 0):
+                fastest[key] = row
+        return tuple(fastest.values())
+
+    @cached_property
+    def _baselines(self) -> dict[tuple[object, ...], Row | None]:
+        """Baselines found so far, by what they depend on."""
+        return {}
 
     def same_setting(self, row: Row, alone: Row) -> bool:
         """Whether one worker had the same batch per worker (weak scaling) or the same global batch (strong)."""
@@ -217,6 +270,12 @@ class Reference:
 
     notes: tuple[str, ...] = ()
     series: tuple[Series, ...]
+
+
+def _decimals(value: float | None) -> int:
+    """Digits after the point: 5.25 → 2, 40.0 → 0."""
+    exponent = 0 if value is None else decimal.Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _same(first: object, second: object) -> bool:

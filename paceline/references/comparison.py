@@ -14,7 +14,8 @@ _UPDATES_FALL = 0.75
 
 def machines(series: Series, _: Reference) -> Iterator[Remark]:
     """A row must be compared with one worker on the same machine."""
-    many = [row for row in series.rows if row.workers is not None and row not in series.alone]
+    alone = frozenset(series.alone)
+    many = [row for row in series.rows if row.workers is not None and row not in alone]
     named = [row for row in many if row.machine is not None]
     homes = list(dict.fromkeys(row.machine or "" for row in series.alone if row.machine is not None))
     elsewhere = [row for row in named if homes and row.machine not in homes]
@@ -60,11 +61,7 @@ def _unnamed(series: Series, many: list[Row], homes: list[str]) -> Iterator[Rema
 
 def settings(series: Series, _: Reference) -> Iterator[Remark]:
     """A row must be compared with one worker that had the same batch, or in strong scaling the global batch."""
-    other = [
-        row
-        for row in series.rows
-        if series.alone and not any(series.same_setting(row, alone) for alone in series.alone)
-    ]
+    other = [row for row in series.rows if series.alone and not series.has_baseline_of_setting(row)]
     if other:
         theirs = listed(list(dict.fromkeys(str(row.batch or row.whole_batch) for row in other)))
         ours = listed(list(dict.fromkeys(str(row.batch or row.whole_batch) for row in series.alone)))

@@ -1,11 +1,12 @@
 """The findings of checks, and the wording and rounding that checks share."""
 
-import decimal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from paceline.references.base import Reference, Row, Series
+
+_MANY = 12
 
 Severity = Literal["fault", "warning", "note"]
 """A fault: a figure is wrong or too favourable. A warning: it may be. A note: an explanation of a figure."""
@@ -56,14 +57,8 @@ class Band:
 def band(series: Series, row: Row, name: str) -> Band:
     """The possible values of a published figure before rounding or truncation."""
     value = getattr(row, name)
-    unit = 10.0 ** -series.decimals.get(name, max(_decimals(getattr(other, name)) for other in series.rows))
+    unit = 10.0 ** -series.written_decimals[name]
     return Band(value - unit / 2, value + unit)
-
-
-def _decimals(value: float | None) -> int:
-    """Digits after the point: 5.25 → 2, 40.0 → 0."""
-    exponent = 0 if value is None else decimal.Decimal(repr(value)).normalize().as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def at_workers(rows: Iterable[Row]) -> str:
@@ -74,5 +69,7 @@ def at_workers(rows: Iterable[Row]) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """`a, b and c`; of many, the first ones and how many others there are."""
+    if len(words) > _MANY:
+        words = [*words[: _MANY - 1], f"{len(words) - _MANY + 1:,} more"]
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -1,5 +1,6 @@
 """The audit: every known fault is found by its check, sound tables are silent, a changed figure is caught."""
 
+import cProfile
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -219,6 +220,131 @@ def test_one_process_that_drives_all_workers_is_the_whole_rate() -> None:
 
 def test_every_check_finds_something_in_the_references_or_is_tried_here() -> None:
     seen = {finding.check for name in references.names() for finding in audit(references.load(name))}
-    tried_here = {"efficiency", "samples", "rate", "setting"}
+    tried_here = {"efficiency", "samples", "rate", "regular", "setting"}
     tried_with_records = {"remark"}
     assert seen | tried_here | tried_with_records == set(CHECKS)
+
+
+def lines_of(findings: list[Finding]) -> list[int | None]:
+    return [row.workers for finding in findings for row in finding.rows]
+
+
+RATES = {1: 219.0, 2: 422.0, 4: 852.0, 8: 1734.0}
+
+
+def changed(**rates: float) -> list[Row]:
+    return [row(n, rates.get(f"at{n}", rate)) for n, rate in RATES.items()]
+
+
+@pytest.mark.parametrize(
+    ("rates", "workers", "severity", "words"),
+    [
+        ({"at4": 85}, [4], "fault", "a digit is missing"),
+        ({"at8": 173}, [8], "fault", "a digit is missing"),
+        ({"at8": 734}, [8], "warning", "a digit is missing, or the link is slow"),
+        ({"at2": 211}, [2], "fault", "it is the rate of one worker"),
+        ({"at8": 216.8}, [8], "fault", "it is the rate of one worker"),
+        ({"at4": 0.852}, [4], "fault", "it is in another unit"),
+        ({"at1": 2190}, [1], "fault", "The baseline is the odd row"),
+        ({"at1": 422, "at2": 219}, [1, 2], "fault", "seem exchanged"),
+        ({"at2": 1734, "at8": 422}, [2, 8], "fault", "seem exchanged"),
+        ({"at1": 1734, "at8": 219}, [1, 8], "fault", "seem exchanged"),
+    ],
+)
+def test_a_slip_in_a_bare_table_is_found_by_the_other_rows(
+    rates: dict[str, float], workers: list[int], severity: str, words: str
+) -> None:
+    (finding,) = found(*changed(**rates), check="regular")
+    assert (lines_of([finding]), finding.severity) == (workers, severity)
+    assert words in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {},
+        {"at2": 345},  # a fifth low, as single rows of sound tables are
+        {"at8": 900},  # one more node, on a slow link
+        {"at4": 330, "at8": 400},
+        {"at2": 100, "at4": 180, "at8": 350},  # no exchange with one worker, an expensive one with more
+    ],
+)
+def test_a_curve_that_can_be_is_not_accused(rates: dict[str, float]) -> None:
+    assert {f.severity for f in found(*changed(**rates), check="regular")} <= {"note"}
+
+
+def test_rows_are_compared_only_where_more_workers_in_the_same_setting_are_the_difference() -> None:
+    spread = (row(1, 100, nodes=1), row(4, 180, nodes=4), row(4, 380, nodes=1), row(8, 700, nodes=2))
+    assert not found(*spread, check="regular"), "four nodes with one worker each are no step between 1 and 8"
+    batches = (row(1, 100, batch=8), row(2, 80, batch=1), row(4, 380, batch=8))
+    assert not found(*batches, check="regular")
+    machines = (row(1, 100, machine="a"), row(2, 40, machine="b"), row(4, 380, machine="a"))
+    assert not found(*machines, check="regular")
+
+
+def test_step_times_speedups_and_efficiencies_are_compared_where_there_is_no_speed() -> None:
+    times = {1: 0.2, 2: 0.21, 4: 220.0, 8: 0.23}
+    (finding,) = found(*(row(n, step_seconds=time) for n, time in times.items()), check="regular")
+    assert (lines_of([finding]), "it is in another unit" in finding.sentence) == ([4], True)
+    speedups = {2: 1.9, 4: 0.93, 8: 7.2, 16: 13.9}
+    (finding,) = found(*(row(n, speedup=s) for n, s in speedups.items()), check="regular")
+    assert (lines_of([finding]), "it is an efficiency" in finding.sentence) == ([4], True)
+    shares = {2: 0.95, 4: 0.0093, 8: 0.91}
+    (finding,) = found(*(row(n, efficiency=share) for n, share in shares.items()), check="regular")
+    assert "percent or fraction" in finding.sentence
+
+
+def test_two_rows_of_one_setting_that_differ_by_a_factor_are_found() -> None:
+    (finding,) = found(row(1, 219), row(4, 852), row(4, 1734), check="regular")
+    assert "Two rows of 4 workers" in finding.sentence
+    assert not found(row(1, 219), row(4, 852), row(4, 900), check="regular")
+
+
+def test_two_rows_with_equal_speeds_are_doubted() -> None:
+    assert [f.severity for f in found(row(1, 219), row(8, 211), check="regular")] == ["warning"]
+    assert not found(row(1, 130.9), row(16, 74.7), check="regular"), "the exchange may cost that much"
+
+
+def test_a_noisy_table_with_many_counts_is_not_accused_and_its_slip_is_found() -> None:
+    wave = [100 * n * (1 + 0.15 * ((7 * n) % 11 - 5) / 5) for n in range(1, 101)]
+    rows = [row(n, rate) for n, rate in enumerate(wave, start=1)]
+    assert {f.severity for f in found(*rows, check="regular")} <= {"note"}
+    rows[49] = row(50, wave[49] / 50)
+    assert lines_of([f for f in found(*rows, check="regular") if f.severity == "fault"]) == [50]
+
+
+@pytest.mark.parametrize("factor", [0.6, 0.9, 1.1, 1.6])
+def test_a_wrong_baseline_is_singled_out_where_the_other_rows_agree(factor: float) -> None:
+    rows = [row(n, rate, speedup=round(rate / 219, 2)) for n, rate in RATES.items() if n > 1]
+    (finding,) = found(row(1, 219 * factor, speedup=1.0), *rows, check="speed-up")
+    assert finding.sentence.endswith("the row of 1 worker is the odd one.")
+    assert 1 in lines_of([finding])
+    shares = [row(n, rate, efficiency=round(rate / 219 / n, 2)) for n, rate in RATES.items() if n > 1]
+    (finding,) = found(row(1, 219 * factor), *shares, check="efficiency")
+    assert "the row of 1 worker is the odd one" in finding.sentence
+
+
+def test_a_slow_baseline_of_a_bare_table_is_singled_out() -> None:
+    (finding,) = found(*changed(at1=150), check="possible")
+    assert "the row of 1 worker is the odd one. It has 150, each worker of the others 211 to 216.8" in finding.sentence
+    assert len(found(*changed(at8=2500), check="possible")) == 1
+    assert "odd one" not in found(*changed(at8=2500), check="possible")[0].sentence
+
+
+def test_efficiencies_without_one_worker_must_agree_on_one() -> None:
+    assert not found(row(2, 190, efficiency=0.95), row(4, 360, efficiency=0.9), check="efficiency")
+    (finding,) = found(row(2, 190, efficiency=0.95), row(4, 360, efficiency=0.8), check="efficiency")
+    assert "ranges from 100 to 112.5" in finding.sentence
+
+
+def test_a_check_of_many_rows_looks_at_each_row_a_few_times() -> None:
+    """Twice the rows take twice the lookups, not four times."""
+    looked = []
+    for many in (200, 400):
+        rows = tuple(row(1 + index % 8, 100.0 + index % 8, batch=8, speedup=1.0) for index in range(many))
+        series = Series(label="s", rows=rows)
+        table = Reference(name="t", title="t", source="a test", series=(series,))
+        profile = cProfile.Profile()
+        profile.runcall(audit, table)
+        looked.append(sum(entry.callcount for entry in profile.getstats()))
+    assert looked[1] < 2.3 * looked[0]
