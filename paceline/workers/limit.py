@@ -26,6 +26,7 @@ class Limit:
         synchronous: bool,
         asked_to_stop: Callable[[], bool],
         precise_enough: Callable[[], bool] | None = None,
+        waited: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._group = group
         self._total_steps = total_steps
@@ -33,6 +34,7 @@ class Limit:
         self._together = synchronous and group.size > 1
         self._asked_to_stop = asked_to_stop
         self._precise_enough = precise_enough
+        self._waited = waited
         self._next_look = 0
         self._begun = self._last_look = time.perf_counter()
         self._last_step = 0
@@ -66,5 +68,7 @@ class Limit:
         if self._seconds is not None:
             ahead = min(ahead, int((self._begun + self._seconds - now) / max(pace, 1e-6)))
         word = torch.tensor([int(self._over()), done + max(ahead, 0)])
-        decision = self._group.all_gather(word)[0]
+        asked = time.perf_counter()
+        decision = self._group.all_gather(word)[0]  # all wait here for the last one, and for its answer
+        self._waited(time.perf_counter() - asked)
         return bool(decision[0]), int(decision[1])
