@@ -17,7 +17,8 @@ class Phases:
     forward: float
     backward: float
     wait: float
-    """Waiting for the last worker to arrive at the exchange; without a barrier, blocked by a staleness bound."""
+    """Waiting for the last worker to arrive at the exchange, or to agree when to stop; without a barrier, blocked by a
+    staleness bound."""
 
     exchange: float
     """Exposed communication: after the last worker's last gradient is ready."""
@@ -130,6 +131,34 @@ class WallSeconds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ThreadSeconds:
+    """Seconds per step of the thread that trains, by phase; `exchange` includes waiting for other workers."""
+
+    input: float
+    forward: float
+    backward: float
+    exchange: float
+    update: float
+
+    @property
+    def own(self) -> Iterator[tuple[PhaseName, float]]:
+        """The phases in which a worker works itself: all but the exchange."""
+        yield from (("input", self.input), ("forward", self.forward))
+        yield from (("backward", self.backward), ("update", self.update))
+
+    @property
+    def own_total(self) -> float:
+        """Seconds of a worker's own phases."""
+        return math.fsum(seconds for _, seconds in self.own)
+
+    @classmethod
+    def mean(cls, several: "Sequence[ThreadSeconds]") -> "ThreadSeconds":
+        """The mean of several workers or repeats."""
+        names = (f.name for f in dataclasses.fields(cls))
+        return cls(**{name: math.fsum(getattr(one, name) for one in several) / len(several) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerRow:
     """One worker, over its timed steps."""
 
@@ -150,7 +179,7 @@ class WorkerRow:
 
     cpu_seconds_per_step: float | None
     queued_seconds_per_step: float | None
-    """Seconds in which it was ready to run but waited for its core."""
+    """Seconds in which it was ready to run but waited for its core, from the begin of a step to its arrival."""
 
     utilisation_percent: float | None
     loader_utilisation_percent: float | None
@@ -159,6 +188,12 @@ class WorkerRow:
 
     peak_device_memory_bytes: int | None
     """The most memory that it allocated on its GPU; None on a CPU."""
+
+    thread_cpu_seconds: ThreadSeconds | None = None
+    """CPU time of the thread that trains; null in records that do not have it."""
+
+    thread_queued_seconds: ThreadSeconds | None = None
+    """Seconds in which that thread was ready to run but waited for its core; null in records that do not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,8 @@
 """Long proofs, run by `make prove`: minutes to half an hour each."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,10 @@ def test_async_and_stale_reach_the_synchronous_loss_at_equal_samples(tmp_path: P
         assert learning.val_loss is not None
         assert learning.val_loss <= 1.05 * synchronous
         assert (report["mean_staleness"] or 0) > 0
+
+
+@pytest.mark.parametrize("load", [[], ["--load"]])
+def test_explain_is_right_about_injected_faults(load: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, str(STUDIES.parent / "benchmarks" / "explain_scorecard.py")]
+    answer = subprocess.run([*command, *load, "--page", str(tmp_path / "page.md")], text=True, timeout=7200)
+    assert answer.returncode == 0

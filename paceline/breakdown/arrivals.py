@@ -1,12 +1,13 @@
 """Find stragglers by when workers arrive at the exchange, because one worker's delay is everybody else's wait."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from paceline.breakdown.own_times import QUEUE
 from paceline.breakdown.setting import MeasuredSetting, mean
-from paceline.measure.runs import StoredRun
+from paceline.breakdown.steps import ENOUGH_STEPS, Steps
 from paceline.measure.series import Series
 
 SYSTEMATIC = 0.75
@@ -15,8 +16,8 @@ SYSTEMATIC = 0.75
 WORTH_NAMING = 0.02
 """Share of a step; a worker that is late by less is not called a straggler."""
 
-ENOUGH_STEPS = 8
-"""Fewer steps cannot show that a worker is late repeatedly."""
+_STANDARD_ERRORS = 4.0
+"""A queue's length varies by chance: one is longer if its mean is so by this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -25,66 +26,86 @@ class LateWorker:
 
     rank: int
     seconds: float
-    """Median of its arrival minus the mean arrival of the workers that are not stragglers."""
+    """How much later than the mean of the workers that are not stragglers it arrives."""
 
     share: float
     """Share of the steps in which it came after the mean of the others or, from the record alone, after all others."""
 
+    longer: Mapping[str, float] = field(default_factory=dict)
+    """By part of its own time: the seconds by which it is longer than the others' in most steps."""
 
-def slow_workers(setting: MeasuredSetting) -> tuple[LateWorker, ...]:
+
+def late_workers(steps: Steps) -> tuple[LateWorker, ...]:
     """Workers that are late in most steps, the latest first; never all workers."""
+    setting = steps.setting
     workers = range(len(setting.workers))
     if len(workers) < 2 or not setting.traffic.synchronous or setting.steps_timed < ENOUGH_STEPS:
         return ()
-    late = _late(setting, dict.fromkeys(workers, frozenset(workers)))
+    late = _late(steps, dict.fromkeys(workers, frozenset(workers)))
     slow = frozenset(rank for rank, lateness in late.items() if _is_slow(lateness, setting))
     if len(slow) == len(workers):
         return ()
     if len(slow) > 1:  # several stragglers raise the mean: compare them with the punctual workers
         punctual = frozenset(workers) - slow
-        late = _late(setting, dict.fromkeys(slow, punctual))
+        late = _late(steps, dict.fromkeys(slow, punctual))
     return tuple(sorted((late[rank] for rank in slow), key=lambda lateness: -lateness.seconds))
 
 
-def uneven_worker(setting: MeasuredSetting) -> LateWorker | None:
+def uneven_worker(steps: Steps) -> LateWorker | None:
     """Without a barrier: the worker whose own step is longest, and by how much; None where they hardly differ."""
+    setting = steps.setting
     workers = setting.workers
     if setting.traffic.synchronous or len(workers) < 2 or setting.steps_timed < ENOUGH_STEPS:
         return None
-    own = {w.rank: sum(seconds for name, seconds in w.phases if name != "wait") for w in workers}
+    own = {w.rank: sum(seconds for name, seconds in steps.phases(w) if name != "wait") for w in workers}
+    own = {w.rank: own[w.rank] + (steps.queued(w) or 0.0) for w in workers}
     slowest = max(own, key=lambda rank: own[rank])
     delay = own[slowest] - (mean(seconds for rank, seconds in own.items() if rank != slowest) or 0.0)
     return LateWorker(slowest, delay, 1.0) if delay >= WORTH_NAMING * setting.step_seconds else None
 
 
 def _is_slow(lateness: LateWorker, setting: MeasuredSetting) -> bool:
-    return lateness.share >= SYSTEMATIC and lateness.seconds >= WORTH_NAMING * setting.step_seconds
+    often = lateness.share >= SYSTEMATIC or any(seconds > 0 for seconds in lateness.longer.values())
+    return often and lateness.seconds >= WORTH_NAMING * setting.step_seconds
 
 
-def _late(setting: MeasuredSetting, others_of: dict[int, frozenset[int]]) -> dict[int, LateWorker]:
+def _late(steps: Steps, others_of: Mapping[int, frozenset[int]]) -> dict[int, LateWorker]:
     """Every worker's lateness against `others_of` it, averaged over the repeats."""
-    delays: dict[int, list[tuple[float, float]]] = {rank: [] for rank in others_of}
-    for run in setting.runs:
-        arrivals = arrivals_of(run)
-        for rank, others in others_of.items():
-            if arrivals is not None:
-                delay = arrivals[rank] - arrivals[sorted(others - {rank})].mean(axis=0)
-                delays[rank].append((float(np.median(delay)), float((delay > 0).mean())))
-                continue
-            row = run.record.per_worker[rank]
-            if row.late_seconds is not None and row.last_share is not None:
-                delays[rank].append((row.late_seconds, row.last_share))
-    return {
-        rank: LateWorker(rank, mean(seconds for seconds, _ in rows) or 0.0, mean(share for _, share in rows) or 0.0)
-        for rank, rows in delays.items()
-    }
+    found = {}
+    for rank, others in others_of.items():
+        among = sorted(others - {rank})
+        if steps.own:
+            each = zip(steps.steady_parts, steps.steady, strict=True)
+            rows = [_compared(parts, total, rank, among) for parts, total in each]
+        else:
+            known = (run.record.per_worker[rank] for run in steps.setting.runs)
+            rows = [LateWorker(rank, row.late_seconds or 0.0, row.last_share or 0.0) for row in known]
+        found[rank] = LateWorker(
+            rank,
+            mean(row.seconds for row in rows) or 0.0,
+            mean(row.share for row in rows) or 0.0,
+            {name: sum(row.longer.get(name, 0.0) for row in rows) / len(rows) for row in rows for name in row.longer},
+        )
+    return found
 
 
-def arrivals_of(run: StoredRun) -> Series | None:
-    """Arrivals of all workers in the timed steps, workers × steps; None without the sidecar."""
-    if run.series is None:
-        return None
-    return np.array([worker.arrival[run.timed] for worker in run.series])
+def _compared(parts: Mapping[str, Series], total: Series, rank: int, among: Sequence[int]) -> LateWorker:
+    """One repeat: what is longer in most steps or, where no part is, the median of the whole delay."""
+    delay = total[rank] - total[among].mean(axis=0)
+    longer = {}
+    for name, rows in parts.items():
+        more = rows[rank] - rows[among].mean(axis=0)
+        if abs(np.median(more)) >= WORTH_NAMING / 2 * total.mean() and _repeats(name, more):
+            longer[name] = float(more.mean() if name == QUEUE else np.median(more))
+    late = sum(longer.values()) if max(longer.values(), default=0.0) > 0 else float(np.median(delay))
+    return LateWorker(rank, late, float((delay > 0).mean()), longer)
+
+
+def _repeats(name: str, more: Series) -> bool:
+    """Whether a worker's part is longer (or shorter) than the others' in most steps."""
+    share = max(float((more > 0).mean()), float((more < 0).mean()))
+    error = float(more.std()) / np.sqrt(len(more)) if name == QUEUE else 0.0
+    return share >= SYSTEMATIC and abs(float(more.mean())) >= _STANDARD_ERRORS * error
 
 
 def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:
@@ -94,15 +115,37 @@ def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:
     return slow[0].seconds - sum(lateness.seconds for lateness in slow) / workers
 
 
-def spread_seconds(setting: MeasuredSetting) -> float | None:
+def steady_wait(steps: Steps) -> float:
+    """Mean seconds per step for which workers wait for the last one, without what comes and goes."""
+    if not steps.steady:
+        return steps.setting.phases.wait
+    return float(np.mean([(rows.max(axis=0) - rows.mean(axis=0)).mean() for rows in steps.steady]))
+
+
+def spread_seconds(steps: Steps) -> float | None:
     """How much a worker's arrival varies from step to step: standard deviation around its own mean."""
     variances = []
-    for run in setting.runs:
-        arrivals = arrivals_of(run)
-        if arrivals is None or arrivals.shape[1] < ENOUGH_STEPS:
-            return None
-        places = arrivals - arrivals.mean(axis=0)
+    for rows in steps.steady:
+        places = rows - rows.mean(axis=0)
         n = len(places)
         # The mean of a step comes from the same n arrivals, which lowers the variance by a factor of (n - 1)/n.
         variances.append(float(places.var(axis=1).mean()) * n / (n - 1))
-    return float(np.sqrt(np.mean(variances)))
+    return float(np.sqrt(np.mean(variances))) if variances else None
+
+
+def agreement_seconds(setting: MeasuredSetting) -> float:
+    """Mean seconds per step for which workers wait for an agreement when to stop, beyond waiting for the last of them.
+
+    A worker that comes to the agreement before another waits for it: that is the other one's delay.
+    """
+    waits = []
+    for run in setting.runs:
+        if run.series is None or not len(run.series[0].agreed):
+            return 0.0
+        agreed, *parts = (
+            np.array([worker.of_phase(name)[run.timed] for worker in run.series])
+            for name in ("agreed", "arrival", "exchange", "update", "other")
+        )
+        came = np.sum(parts, axis=0)
+        waits.append(float(np.clip(agreed - (came.max(axis=0) - came), 0, None).mean()))
+    return sum(waits) / len(waits)

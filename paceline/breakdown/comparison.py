@@ -5,16 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from paceline.breakdown.arrivals import LateWorker, slow_workers, uneven_worker
+from paceline.breakdown.arrivals import LateWorker, late_workers, uneven_worker
 from paceline.breakdown.gap import Gap, gap
-from paceline.breakdown.setting import MeasuredSetting, Worker
+from paceline.breakdown.setting import MeasuredSetting, Worker, mean
+from paceline.breakdown.steps import NOTICEABLE, Steps
 from paceline.measure.runs import StoredRun
 from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
 from paceline.record_parts import PhaseName, Phases
-
-NOTICEABLE = 0.01
-"""Share of a step; anything that takes less is not called a cause."""
 
 _NO_GAP = 0.02
 """Share of a step; where there is no interval, a smaller gap counts as noise."""
@@ -52,14 +50,24 @@ class Comparison:
         return gap.seconds < _NO_GAP * gap.step_seconds
 
     @cached_property
+    def steps(self) -> Steps:
+        """The steps of this setting one by one."""
+        return Steps(self.setting)
+
+    @cached_property
+    def baseline_steps(self) -> Steps | None:
+        """The steps of the baseline one by one."""
+        return Steps(self.baseline) if self.baseline else None
+
+    @cached_property
     def slow(self) -> tuple[LateWorker, ...]:
         """Stragglers: workers that arrive late at the exchange in most steps, the latest first."""
-        return slow_workers(self.setting)
+        return late_workers(self.steps)
 
     @cached_property
     def uneven(self) -> LateWorker | None:
         """Without a barrier: the worker whose steps are longest; the others do not wait for it."""
-        return uneven_worker(self.setting)
+        return uneven_worker(self.steps)
 
     @cached_property
     def peers(self) -> tuple[Worker, ...]:
@@ -69,14 +77,29 @@ class Comparison:
 
     @cached_property
     def phases(self) -> Phases:
-        """Mean phases over the peers."""
-        return Phases.mean([worker.phases for worker in self.peers])
+        """Mean phases over the peers, without delays that come and go and, where measured, without queueing."""
+        return Phases.mean([self.steps.phases(worker) for worker in self.peers])
+
+    @cached_property
+    def baseline_phases(self) -> Phases | None:
+        """The same of the baseline."""
+        steps = self.baseline_steps
+        return Phases.mean([steps.phases(worker) for worker in steps.setting.workers]) if steps else None
+
+    @cached_property
+    def queued(self) -> float | None:
+        """Seconds per step for which the peers queued for a core, beyond the ideal; None where it was not measured."""
+        own = mean(self.steps.queued(worker) for worker in self.peers)
+        if own is None or self.baseline_steps is None or self.gap is None:
+            return own
+        base = mean(self.baseline_steps.queued(worker) for worker in self.baseline_steps.setting.workers)
+        return None if base is None else own - self.gap.worker_scale * base
 
     def excess(self, *names: PhaseName) -> float:
         """Seconds per step that these phases take beyond the ideal; their whole time where there is no baseline."""
-        if self.gap is None or self.baseline is None:
+        if self.gap is None or self.baseline_phases is None:
             return math.fsum(self.phases.of(name) for name in names)
-        scale, base = self.gap.worker_scale, self.baseline.phases
+        scale, base = self.gap.worker_scale, self.baseline_phases
         return math.fsum(self.phases.of(name) - scale * base.of(name) for name in names)
 
     def noticeable(self, seconds: float) -> bool:

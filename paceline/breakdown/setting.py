@@ -8,7 +8,7 @@ from functools import cached_property
 from paceline.measure.runs import StoredRun
 from paceline.numbers import count
 from paceline.record import Record
-from paceline.record_parts import DeviceRow, Phases, WorkerRow
+from paceline.record_parts import DeviceRow, PhaseName, Phases, ThreadSeconds, WorkerRow
 from paceline.spec import RunSpec
 from paceline.traffic import catalogue
 from paceline.traffic.resolved import ResolvedStrategy
@@ -31,6 +31,12 @@ class Worker:
     queued_seconds: float | None
     """Seconds of its compute per step in which it was ready to run but no core was free."""
 
+    thread_cpu: ThreadSeconds | None
+    """CPU time of the thread that trains, by phase."""
+
+    thread_queued: ThreadSeconds | None
+    """Seconds in which that thread was ready to run but no core was free, by phase."""
+
     utilisation_percent: float | None
     loader_utilisation_percent: float | None
     late_seconds: float | None
@@ -43,6 +49,17 @@ class Worker:
     def name(self) -> str:
         """The worker's name in messages, as in `worker 1 (cpu:1)`."""
         return f"worker {self.rank} ({self.device})"
+
+    def queued_phases(self, workers_per_device: int) -> dict[PhaseName, float] | None:
+        """By phase: seconds in which it waited for a core; None where that was not measured.
+
+        Workers that share a device take turns on it, and the ideal counts that: the others' CPU time is no loss.
+        """
+        if self.thread_queued is None or self.thread_cpu is None:
+            return None
+        total = self.thread_queued.own_total
+        lost = max(0.0, total - (workers_per_device - 1) * self.thread_cpu.own_total)
+        return {name: seconds * lost / total if total else 0.0 for name, seconds in self.thread_queued.own}
 
 
 @dataclass(frozen=True)
@@ -146,9 +163,20 @@ class MeasuredSetting:
     @property
     def foreign_percent(self) -> dict[str, float]:
         """Per device: how busy other processes of this machine, outside this run, kept its cores."""
-        served, stolen = self.served_percent, self.stolen_percent
+        ours = (self.served_percent, self.stolen_percent, self.loading_percent)
         known = self.outside_percent.items()
-        return {name: max(0.0, share - served.get(name, 0.0) - stolen.get(name, 0.0)) for name, share in known}
+        return {name: max(0.0, share - sum(part.get(name, 0.0) for part in ours)) for name, share in known}
+
+    @property
+    def loading_percent(self) -> dict[str, float]:
+        """Per device: how busy the workers' loaders, which run on the same cores, kept them.
+
+        A worker's children are its loaders and, on one worker of a node, the servers, which `served_percent` counts.
+        """
+        percents: dict[str, float] = {}
+        for worker in () if self.traffic.servers else self.workers:
+            percents[worker.device] = percents.get(worker.device, 0.0) + (worker.loader_utilisation_percent or 0.0)
+        return percents
 
     @property
     def stolen_percent(self) -> dict[str, float]:
@@ -187,6 +215,12 @@ def mean(values: Iterable[float | None]) -> float | None:
     return math.fsum(measured) / len(measured) if measured else None
 
 
+def _mean_thread(rows: Sequence[ThreadSeconds | None]) -> ThreadSeconds | None:
+    """The mean over the repeats; None unless all of them measured it."""
+    known = [row for row in rows if row is not None]
+    return ThreadSeconds.mean(known) if len(known) == len(rows) else None
+
+
 def _worker(rows: Sequence[WorkerRow]) -> Worker:
     return Worker(
         rank=rows[0].rank,
@@ -194,6 +228,8 @@ def _worker(rows: Sequence[WorkerRow]) -> Worker:
         phases=Phases.mean([row.phases for row in rows]),
         cpu_seconds=mean(row.cpu_seconds_per_step for row in rows),
         queued_seconds=mean(row.queued_seconds_per_step for row in rows),
+        thread_cpu=_mean_thread([row.thread_cpu_seconds for row in rows]),
+        thread_queued=_mean_thread([row.thread_queued_seconds for row in rows]),
         utilisation_percent=mean(row.utilisation_percent for row in rows),
         loader_utilisation_percent=mean(row.loader_utilisation_percent for row in rows),
         late_seconds=mean(row.late_seconds for row in rows),

@@ -137,8 +137,11 @@ def _step_slices(rank: int, worker: WorkerSeries, step: int, wait: float, origin
         update=float(worker.update[step]),
         other=float(worker.other[step]),
     )
+    agreed = float(worker.agreed[step]) if len(worker.agreed) else 0.0
+    parts: list[tuple[str, float]] = list(lengths)
+    parts.insert(-1, ("wait", agreed))  # after the update, before the next step
     at = begin
-    for name, seconds in lengths:
+    for name, seconds in parts:
         until = min(at + seconds, end)
         if _microseconds(until) > _microseconds(at):
             yield _slice(rank, _PHASES_LANE, name, at, until, {"step": step})

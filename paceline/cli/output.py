@@ -13,7 +13,7 @@ from paceline.measure.links import in_words
 from paceline.measure.stats import Figure
 from paceline.numbers import count, rate, significant
 from paceline.record import FILE_NAME, Record
-from paceline.record_parts import Emulation, Throughput
+from paceline.record_parts import DeviceRow, Emulation, Throughput
 from paceline.units import human_bytes, human_seconds
 
 
@@ -102,12 +102,30 @@ def _phases(record: Record) -> str:
 
 def _busy(record: Record) -> str:
     """How busy the devices were, and how much of the exchange overlapped with backward."""
-    devices = ", ".join(f"{row.device} {row.busy_percent:.0f}%" for row in record.utilisation if row.busy_percent)
+    devices = ", ".join(_device(record, row) for row in record.utilisation if row.busy_percent)
     hidden = record.overlap.hidden if record.overlap is not None else 0.0
     communication = hidden + record.phases.exchange  # without the wait for a straggler, which is no communication
     if record.overlap is None or not communication:
         return devices or "not measured"
     return f"{devices or 'not measured'}; {hidden / communication:.0%} of the exchange overlapped with backward"
+
+
+def _device(record: Record, row: DeviceRow) -> str:
+    """How busy a device was, and with whose work."""
+    busy = row.busy_percent or 0.0
+    if row.workers_percent is None:
+        return f"{row.device} {busy:.0f}%"
+    here = [worker.loader_utilisation_percent for worker in record.per_worker if worker.device == row.device]
+    serving = [server.utilisation_percent for server in record.servers if server.device == row.device]
+    whose = {
+        "workers": min(busy, row.workers_percent),
+        "servers": sum(share or 0.0 for share in serving),
+        "loaders": 0.0 if record.servers else sum(share or 0.0 for share in here),
+        "other machines": row.stolen_percent or 0.0,
+    }
+    whose["other processes"] = max(0.0, busy - sum(whose.values()))
+    named = ", ".join(f"{name} {share:.0f}%" for name, share in whose.items() if share >= 0.5)
+    return f"{row.device} {busy:.0f}% ({named or 'nobody'})"
 
 
 def _emulated(emulation: Emulation) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.engines.plan import Plan
-from paceline.measure.phases import lateness_of, phases_of
+from paceline.measure.phases import lateness_of, phases_of, thread_seconds
 from paceline.measure.series import WorkerSeries
 from paceline.measure.summary import Summary
 from paceline.record_parts import DeviceRow, ServerRow, WorkerRow
@@ -42,6 +42,8 @@ def worker_rows(
                 loader_utilisation_percent=report.use.loader_percent,
                 peak_memory_bytes=report.peak_memory_bytes,
                 peak_device_memory_bytes=report.peak_device_memory_bytes,
+                thread_cpu_seconds=thread_seconds(worker.thread_cpu, part),
+                thread_queued_seconds=thread_seconds(worker.thread_queued, part),
             )
         )
     return tuple(rows)

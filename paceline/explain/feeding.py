@@ -28,7 +28,7 @@ def slow_input(case: Comparison) -> Iterator[Cause]:
             f"with `--feed {setting.spec.feed}`.",
             *_loader_evidence(case),
         ),
-        remedy=_remedy(case),
+        remedy=better_feed(case),
     )
 
 
@@ -44,7 +44,8 @@ def _loader_evidence(case: Comparison) -> Iterator[str]:
         yield f"Loaders use {used:.0f} % of their cores: {meaning}."
 
 
-def _remedy(case: Comparison) -> str:
+def better_feed(case: Comparison) -> str:
+    """The feed to try where batches come too slowly."""
     feed = grammar.parse(case.setting.spec.feed, "feed")
     at, prefetch, loaders = feed.options.get("at"), int(feed.options.get("prefetch", 0)), _loaders(feed)
     if at == "device":

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from paceline.breakdown.arrivals import ENOUGH_STEPS
 from paceline.breakdown.comparison import Comparison, comparisons
 from paceline.breakdown.gap import LABELS, Gap
 from paceline.breakdown.setting import MeasuredSetting
-from paceline.explain import computing, exchanging, feeding, updating, waiting
+from paceline.breakdown.steps import ENOUGH_STEPS
+from paceline.explain import computing, exchanging, feeding, recurring, updating, waiting
 from paceline.explain.cause import Cause
 from paceline.measure.runs import StoredRuns, of_one_machine
 from paceline.measure.stats import Figure
@@ -22,6 +22,8 @@ FINDERS: tuple[Callable[[Comparison], Iterator[Cause]], ...] = (
     exchanging.exposed_exchange,
     waiting.straggler,
     waiting.spread,
+    waiting.agreement,
+    recurring.comes_and_goes,
     waiting.staleness_bound,
     waiting.uneven_pace,
     updating.heavy_update,

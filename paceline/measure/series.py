@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 Series = npt.NDArray[np.float64]
 
+THREAD_PHASES = ("input", "forward", "backward", "exchange", "update")
+"""The columns of `thread_cpu` and `thread_queued`."""
+
 _COUNTS = ("samples", "units", "loss", "bucket_step", "bucket_index", "bucket_bytes", "gradient_step")
 """Series that are not times."""
 
@@ -36,8 +39,17 @@ class WorkerSeries:
     held: Series = field(default_factory=_none)
     """Seconds of the exchange in which a staleness bound blocked it."""
 
+    agreed: Series = field(default_factory=_none)
+    """Seconds in which it waited for the others' agreement when to stop."""
+
     cpu: Series = field(default_factory=_none)
     queued: Series = field(default_factory=_none)
+    thread_cpu: Series = field(default_factory=_none)
+    """One row for every step, one column for every phase: CPU time of the thread that trains; NaN where not read."""
+
+    thread_queued: Series = field(default_factory=_none)
+    """The same for the time in which it was ready to run but waited for a core."""
+
     samples: Series = field(default_factory=_none)
     units: Series = field(default_factory=_none)
     loss: Series = field(default_factory=_none)

@@ -27,6 +27,7 @@ class Limit:
         asked_to_stop: Callable[[], bool],
         precise_enough: Callable[[], bool] | None = None,
         paused_seconds: Callable[[], float] = lambda: 0.0,
+        waited: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._group = group
         self._total_steps = total_steps
@@ -35,6 +36,7 @@ class Limit:
         self._asked_to_stop = asked_to_stop
         self._precise_enough = precise_enough
         self._paused_seconds = paused_seconds
+        self._waited = waited
         self._next_look = 0
         self._begun = self._last_look = time.perf_counter()
         self._last_step = 0
@@ -73,5 +75,7 @@ class Limit:
         if self._seconds is not None:
             ahead = min(ahead, int(self._left_seconds() / max(pace, 1e-6)))
         word = torch.tensor([int(self._over()), done + max(ahead, 0)])
-        decision = self._group.all_gather(word)[0]
+        asked = time.perf_counter()
+        decision = self._group.all_gather(word)[0]  # all wait here for the last one, and for its answer
+        self._waited(time.perf_counter() - asked)
         return bool(decision[0]), int(decision[1])

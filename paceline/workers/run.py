@@ -105,6 +105,7 @@ def _loop_config(parts: Parts, link: ParentLink, total: int | None, pause: Pause
             asked_to_stop=link.asked_to_stop,
             precise_enough=_precise_enough(parts, link) if spec.until_percent is not None else None,
             paused_seconds=lambda: pause.seconds,
+            waited=parts.clock.agreed,
         ),
         accumulate=spec.accumulate,
         precision=lambda: _precision(spec, parts.device),

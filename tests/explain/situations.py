@@ -1,6 +1,6 @@
 """Runs made from a description: consistent series, and the record that the product's own parts measure in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from complete import record_of
 
 from paceline.measure import sidecar
 from paceline.measure.exchange import buckets_of, hidden_seconds
-from paceline.measure.phases import lateness_of, phases_of
-from paceline.measure.series import WorkerSeries
+from paceline.measure.phases import lateness_of, phases_of, thread_seconds
+from paceline.measure.series import THREAD_PHASES, WorkerSeries
 from paceline.record import Record
 from paceline.record_parts import Phases
 from paceline.spec import RunSpec
@@ -38,6 +38,21 @@ class Situation:
     phases: Mapping[str, float] = field(default_factory=lambda: USUAL)
     longer: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """By rank: what its phases take more than everybody's."""
+
+    at_times: Sequence[tuple[int | None, str, float, Callable[[int], bool]]] = ()
+    """Delays in some steps: whose (None: everybody's), in which phase, how long, and in which steps."""
+
+    agreed: float = 0.0
+    """What every worker waits after every step for the agreement when to stop."""
+
+    threads: bool = False
+    """Whether the thread's CPU time and its queue were measured in every phase."""
+
+    asleep: Mapping[str, float] = field(default_factory=dict)
+    """Of everybody's phases: the time in which they neither compute nor wait for a core; of `longer`, all."""
+
+    waits_for_core: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """By rank: the part of its phases, on top of all others, in which it waits for a core."""
 
     noise: float = 0.0
     """Standard deviation of everybody's backward."""
@@ -94,11 +109,12 @@ def _spec(situation: Situation) -> dict[str, Any]:
 
 def _simulate(s: Situation) -> list[WorkerSeries]:
     random = np.random.default_rng(s.seed)
-    own = [{name: s.phases[name] + s.longer.get(r, {}).get(name, 0.0) for name in USUAL} for r in range(s.workers)]
+    usual = [{name: s.phases[name] + s.longer.get(r, {}).get(name, 0.0) for name in USUAL} for r in range(s.workers)]
     begins = np.full(s.workers, 1000.0)
-    rows: list[list[dict[str, float]]] = [[] for _ in own]
-    buckets: list[list[tuple[float, ...]]] = [[] for _ in own]
+    rows: list[list[dict[str, float]]] = [[] for _ in usual]
+    buckets: list[list[tuple[float, ...]]] = [[] for _ in usual]
     for step in range(s.steps):
+        own = [_longer(s, r, step, phases) for r, phases in enumerate(usual)]
         backward = [max(0.0, p["backward"] + s.noise * random.standard_normal()) for p in own]
         backward_begin = [begins[r] + p["input"] + p["forward"] for r, p in enumerate(own)]
         arrivals = np.array([backward_begin[r] + backward[r] for r in range(s.workers)])
@@ -106,7 +122,7 @@ def _simulate(s: Situation) -> list[WorkerSeries]:
         done = _exchange_buckets(s, step, backward_begin, backward, buckets)
         finished = np.maximum(last + [p["exchange"] for p in own], done) + s.held
         for r, p in enumerate(own):
-            end = finished[r] + p["update"] + p["other"]
+            end = finished[r] + p["update"] + p["other"] + s.agreed
             cpu = s.cpu if s.cpu is not None else p["input"] + p["forward"] + backward[r] + p["update"] + p["other"]
             rows[r].append(
                 {
@@ -119,6 +135,7 @@ def _simulate(s: Situation) -> list[WorkerSeries]:
                     "loss": 1.0,
                     "cpu": cpu,
                     "held": s.held,
+                    "agreed": s.agreed,
                     **p,
                     "backward": backward[r],
                     "exchange": finished[r] - arrivals[r],
@@ -130,11 +147,31 @@ def _simulate(s: Situation) -> list[WorkerSeries]:
         WorkerSeries.of(
             {
                 **{name: np.array([row[name] for row in rows[r]], dtype=float) for name in rows[r][0]},
+                **(_threads(s, r, rows[r]) if s.threads else {}),
                 **{f"bucket_{n}": np.array([row[i] for row in buckets[r]], dtype=float) for i, n in enumerate(names)},
             }
         )
         for r in range(s.workers)
     ]
+
+
+def _longer(s: Situation, rank: int, step: int, usual: Mapping[str, float]) -> dict[str, float]:
+    """The phases of one step: the usual ones, waiting for a core, and what comes and goes."""
+    phases = {name: seconds + s.waits_for_core.get(rank, {}).get(name, 0.0) for name, seconds in usual.items()}
+    for who, phase, seconds, hits in s.at_times:
+        if who in (None, rank) and hits(step):
+            phases[phase] += seconds
+    return phases
+
+
+def _threads(s: Situation, rank: int, rows: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """CPU time is what is neither asleep nor in the queue; additional time of single workers and steps is asleep."""
+    computes = {name: s.phases[name] - s.asleep.get(name, 0.0) for name in THREAD_PHASES}
+    queued = s.waits_for_core.get(rank, {})
+    return {
+        "thread_cpu": np.array([[computes[name] for name in THREAD_PHASES] for _ in rows]),
+        "thread_queued": np.array([[queued.get(name, 0.0) for name in THREAD_PHASES] for _ in rows]),
+    }
 
 
 def _exchange_buckets(
@@ -173,6 +210,8 @@ def _record(s: Situation, series: list[WorkerSeries]) -> Record:
                 "late_seconds": lateness[rank].late_seconds if lateness else None,
                 "cpu_seconds_per_step": float(worker.cpu[part].mean()),
                 "queued_seconds_per_step": s.queued,
+                "thread_cpu_seconds": thread_seconds(worker.thread_cpu, part),
+                "thread_queued_seconds": thread_seconds(worker.thread_queued, part),
                 "peak_memory_bytes": 1,
                 "utilisation_percent": float(100 * worker.cpu[part].sum() / seconds.sum()),
                 "loader_utilisation_percent": None,

@@ -199,14 +199,14 @@ def test_a_core_taken_by_others_shows_in_a_single_record(tmp_path: Path) -> None
     explanation = explain(tmp_path, Situation(cpu=0.060, outside_percent=35.0))
     assert explanation.leading is not None
     assert explanation.leading.name == "shared cores"
-    assert explanation.leading.seconds == pytest.approx(0.033), "forward, backward and update less CPU time"
+    assert explanation.leading.seconds == pytest.approx(0.030), "forward and backward less CPU time"
 
 
 def test_computing_that_is_blocked_on_a_free_core_blames_nobody_else(tmp_path: Path) -> None:
     explanation = explain(tmp_path, Situation(cpu=0.060))
     assert explanation.leading is not None
     assert explanation.leading.name == "blocked"
-    assert explanation.leading.seconds == pytest.approx(0.033)
+    assert explanation.leading.seconds == pytest.approx(0.030)
 
 
 def test_the_run_queue_tells_a_sleeper_from_one_who_lacks_a_core(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_run_queue_tells_a_sleeper_from_one_who_lacks_a_core(tmp_path: Path)
     assert sleeper.leading is not None
     assert starved.leading is not None
     assert (sleeper.leading.name, starved.leading.name) == ("blocked", "shared cores")
-    assert [sleeper.leading.seconds, starved.leading.seconds] == pytest.approx([0.033, 0.033])
+    assert [sleeper.leading.seconds, starved.leading.seconds] == pytest.approx([0.030, 0.030])
     assert any("queued for 33.0 ms" in line for line in starved.leading.evidence)
 
 
@@ -225,7 +225,7 @@ def test_a_core_that_another_machine_has_is_missed_though_nobody_queues_for_it(t
     leading = explain(tmp_path, stolen).leading
     assert leading is not None
     assert leading.name == "shared cores"
-    assert leading.seconds == pytest.approx(0.033)
+    assert leading.seconds == pytest.approx(0.030)
     assert "other virtual machines on the same host" in leading.sentence
     assert "Stop other processes" not in leading.remedy
     assert any("(steal): cpu:0 35 %" in line for line in leading.evidence)

@@ -130,6 +130,28 @@ def test_time_counts_from_the_first_step_and_not_from_start_up() -> None:
     assert run_in_process(1, work) == [False]
 
 
+def test_a_worker_that_comes_first_to_the_agreement_waits_for_the_last() -> None:
+    def work(group: Group) -> float:
+        waits: list[float] = []
+        limit = Limit(
+            group,
+            total_steps=None,
+            seconds=60.0,
+            synchronous=True,
+            asked_to_stop=lambda: False,
+            waited=waits.append,
+        )
+        limit.begin(0)
+        time.sleep(0.2 * group.rank)
+        assert not limit.reached(1)
+        return sum(waits)
+
+    first, last = run_in_process(2, work)
+    assert isinstance(first, float)
+    assert isinstance(last, float)
+    assert first > last + 0.1
+
+
 # Micro-batches
 
 

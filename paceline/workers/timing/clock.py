@@ -11,11 +11,11 @@ import numpy as np
 from paceline.measure.series import Series, WorkerSeries
 from paceline.workers.timing.buckets import NOTHING_SPENT, BucketLog, Noted
 from paceline.workers.timing.marks import PHASES, Marks, Phase
-from paceline.workers.timing.queue import RunQueue
+from paceline.workers.timing.thread_times import ThreadTimes
 from paceline.workers.timing.ticks import HostTicks, Tick, Ticks
 
 _FOLLOWING: dict[Phase, Phase] = dict(zip(PHASES, (*PHASES[1:], PHASES[0]), strict=True))
-_FIGURES = ("samples", "units", "loss", "queued", "in_update", "held")
+_FIGURES = ("samples", "units", "loss", "in_update", "held", "agreed")
 _UNITS = _FIGURES.index("units")
 
 # Looking at buckets and single gradients costs some microseconds each, asking the system for processor time as much.
@@ -62,7 +62,6 @@ class Clock:
         self._ticks: Ticks = ticks or HostTicks()
         self.buckets = BucketLog(self._ticks)
         self._gradients = gradients
-        self._queue = RunQueue()
         self._marks = Marks()
         self._noted: list[Tick] = []
         self._now, self._note, self._note_phase = self._ticks.now, self._noted.append, self._marks.phases.append
@@ -74,8 +73,8 @@ class Clock:
         """After this many steps there is more to do than to note marks."""
 
         self._watching = self._asking = False
-        self._asked_cpu = self._begun_queued = 0.0
-        self._queued = math.nan
+        self._asked_cpu = self._agreed = 0.0
+        self._thread = ThreadTimes()
 
     def begin(self) -> None:
         """Start counting time; also after a pause for validation or a checkpoint."""
@@ -93,14 +92,18 @@ class Clock:
         self._note(self._now())
         self._note_phase(phase)
         self.running = then or _FOLLOWING[phase]
-        if self._asking and phase == "backward":
-            self._queued = self._queue.seconds() - self._begun_queued
+        if self._asking:
+            self._thread.mark(phase)
+
+    def agreed(self, seconds: float) -> None:
+        """Count these seconds between the phases as waiting for the other workers."""
+        self._agreed += seconds
 
     def end_step(self, *, samples: int, units: int, loss: float) -> None:
         """End a step; time outside all phases is `other`."""
         self._steps += 1
-        self._figures.extend((samples, units, loss, self._queued, *self.buckets.spent))
-        self.buckets.spent = NOTHING_SPENT
+        self._figures.extend((samples, units, loss, *self.buckets.spent, self._agreed))
+        self.buckets.spent, self._agreed = NOTHING_SPENT, 0.0
         if self._steps < self._attend:
             self.mark("other")
         else:
@@ -123,7 +126,8 @@ class Clock:
         """Divide the CPU time since the last reading equally over the steps since then."""
         now, steps = time.process_time(), self._steps - len(self._cpu)
         self._cpu.extend([(now - self._asked_cpu) / steps] * steps)
-        self._asked_cpu, self._asking, self._queued = now, False, math.nan
+        self._asked_cpu, self._asking = now, False
+        self._thread.keep(self._steps - 1)
 
     def _prepare_next(self) -> None:
         """Decide whether to read CPU time, watch buckets and sample gradients next, and when to decide again."""
@@ -144,7 +148,7 @@ class Clock:
     def _ask(self) -> None:
         """Read in this step how long this worker ran, and how long it was ready to run but waited for a core."""
         self._asking, self._attend = True, self._steps + 1
-        self._begun_queued = self._queue.seconds()
+        self._thread.begin()
 
     def _read(self, behind: int) -> None:
         """Convert marks to seconds, except those of the last `behind` entries."""
@@ -177,5 +181,7 @@ class Clock:
         steps["update"] = steps["update"] - in_update
         steps["exchange"] = steps["exchange"] + in_update
         figures["held"] = np.minimum(figures["held"], steps["exchange"])
+        figures["agreed"] = np.minimum(figures["agreed"], steps["other"])
+        steps["other"] = steps["other"] - figures["agreed"]
         watched = {**self.buckets.series(), **(self._gradients.series() if self._gradients else {})}
-        return WorkerSeries.of({**steps, **figures, **watched})
+        return WorkerSeries.of({**steps, **figures, **watched, **self._thread.series(self._steps)})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from slowed import compute
 from torch import nn
 
 from paceline.workers.timing.clock import Clock
@@ -305,6 +306,36 @@ def test_time_ready_to_run_without_a_core_is_told_from_time_asleep() -> None:
     starved, asleep = clock.series().queued
     assert starved > 0.1
     assert asleep < 0.1
+
+
+def test_cpu_time_is_assigned_to_the_phase_that_used_it() -> None:
+    clock = Clock()
+    clock.begin()
+    time.sleep(0.1)
+    clock.mark("input")
+    compute(0.1)
+    clock.mark("forward")
+    for phase in ("backward", "exchange", "update"):
+        clock.mark(phase)
+    clock.end_step(samples=1, units=1, loss=0.0)
+    ((asleep, busy, *others),) = clock.series().thread_cpu
+    assert busy >= 0.1
+    assert asleep < 0.05
+    assert max(others) < 0.05
+
+
+def test_waiting_for_an_agreement_is_taken_out_of_the_time_between_the_phases() -> None:
+    told = Told()
+    clock = Clock(ticks=told)
+    clock.begin()
+    for phase in ("input", "forward", "backward", "exchange", "update"):
+        told.time += 1
+        clock.mark(phase)
+    told.time += 5
+    clock.agreed(3)
+    clock.end_step(samples=1, units=1, loss=0.0)
+    series = clock.series()
+    assert (series.agreed.item(), series.other.item()) == (3, 2)
 
 
 def spin(seconds: float) -> None:
