@@ -6,6 +6,7 @@ from paceline.breakdown.arrivals import spread_seconds, systematic_wait
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import FOREIGN_PERCENT, Worker, mean
 from paceline.explain.cause import Cause
+from paceline.explain.linking import link_cost
 from paceline.measure.extremes import expected_maximum
 from paceline.numbers import count, ms, percent
 from paceline.record_parts import Phases
@@ -21,6 +22,8 @@ def straggler(case: Comparison) -> Iterator[Cause]:
     late = case.slow[0]
     worker = case.setting.workers[late.rank]
     phase, longer = _longest_excess(worker, case.phases)
+    if phase == "exchange" and link_cost(case) is not None:
+        return  # it is the link that makes it late
     arrival = f"{ms(late.seconds)} after the others, late in {percent(late.share)} of the steps"
     own = f"its {phase} takes {ms(longer)} longer than theirs" if phase else "none of its phases explains why"
     also = ", ".join(case.setting.workers[other.rank].name for other in case.slow[1:])
@@ -83,7 +86,7 @@ def spread(case: Comparison) -> Iterator[Cause]:
     if not case.noticeable(seconds):
         return
     deviation = spread_seconds(case.setting)
-    who = "beyond what the straggler explains" if case.slow else "for it"
+    who = "beyond what the straggler explains" if case.slow and link_cost(case) is None else "for it"
     evidence = []
     if deviation is not None:
         expected = deviation * expected_maximum(workers)
