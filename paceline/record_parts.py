@@ -307,14 +307,38 @@ class TrafficCount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkUse:
+    """What a link carried during the run, start-up included, by the kernel's count."""
+
+    sent_bytes: int
+    received_bytes: int
+    dropped_packets: int
+    """Packets that found the shaper's queue full, in both directions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkAfter:
+    """A link as measured after the run; 0 where nothing arrived."""
+
+    sent_bits_per_second: float
+    received_bits_per_second: float
+    latency_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasuredLink:
-    """One node's link, as requested and as measured before the run."""
+    """One node's link, as requested and as measured before the run, and what became of it."""
 
     node: int
     asked_bits_per_second: float
     sent_bits_per_second: float
     received_bits_per_second: float
     latency_seconds: float
+    use: LinkUse | None = None
+    """Null in records that do not have it."""
+
+    after: LinkAfter | None = None
+    """Null in records that do not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from paceline.engines.rows import device_rows, server_rows, worker_rows
 from paceline.measure import sidecar
 from paceline.measure.emulation import host_limits
 from paceline.measure.exchange import buckets_of, gradients_of, hidden_seconds
-from paceline.measure.links import off_rate
+from paceline.measure.links import link_rate, off_rate, slow_link
 from paceline.measure.series import WorkerSeries
 from paceline.measure.steadiness import stolen_cores
 from paceline.measure.summary import Summary, mean_losses, summarise
@@ -226,8 +226,12 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
 
 
 def _off_rate(network: Links) -> list[str]:
-    """Warn about links that did not reach the requested rate."""
-    return [
+    """Warn about links that did not reach the requested rate, and about one that became slower during the run."""
+    changed, slow = [], slow_link(network)
+    if slow is not None and slow.changed:
+        before, after = link_rate(slow.usual_bits_per_second), link_rate(slow.bits_per_second)
+        changed = [f"The link of n{slow.node} carried {before} before the run and {after} after it: figures mix both."]
+    return changed + [
         f"The link of n{link.node} was measured at {format_bandwidth(rate)} instead of "
         f"{format_bandwidth(link.asked_bits_per_second)}: this machine was the limit. "
         "Stop other work on it, or request less bandwidth."

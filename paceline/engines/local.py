@@ -28,9 +28,10 @@ from paceline.errors import Hang, Interrupted, PacelineError, RequestError, Serv
 from paceline.netns import Host
 from paceline.network import Site
 from paceline.record import Record
-from paceline.record_parts import MeasuredLink, MeasuredNetwork
+from paceline.record_parts import MeasuredNetwork
 from paceline.strategies.ps.spare import serve_on_request
 from paceline.testbed.hosts import Testbed
+from paceline.testbed.watch import LinkWatch
 from paceline.workers import messages
 from paceline.workers.assignment import Assignment, Handles, log_of
 from paceline.workers.messages import AnyMessage, Order
@@ -44,6 +45,7 @@ _STOP_STEPS = 4  # or so many steps, if they take longer
 _SAME_WISH_SECONDS = 0.3
 _LEAVE_SECONDS = 5.0
 _LAST_LINES = 10
+_NO_CAUSE = "The hostname of the client socket cannot be retrieved"  # torch: hosts of a testbed have only addresses
 
 
 class LocalEngine:
@@ -55,27 +57,28 @@ class LocalEngine:
 
     def run(self, plan: Plan, out: Path, display: Display) -> Record:
         """Execute a plan; record and sidecar are in `out` afterwards."""
-        network, hosts = self._links(plan)  # the testbed's time, not the run's
+        links = self._links(plan)  # the testbed's time, not the run's
         begun = time.perf_counter()
         scratch = Path(tempfile.mkdtemp(prefix="paceline-"))
         no_mps: dict[str, str] = {}
         mps = cuda.mps_daemon() if plan.spec.mps else contextlib.nullcontext(no_mps)
         try:
-            with mps as extra, WorkerProcesses(plan, scratch, out / "checkpoints", extra, hosts) as workers:
+            with mps as extra, WorkerProcesses(plan, scratch, out / "checkpoints", extra, links) as workers:
                 reports = workers.supervise(display)
-            return collect(plan, reports, scratch, out, wall_seconds=time.perf_counter() - begun, network=network)
+            seconds, network = time.perf_counter() - begun, None
+            if links is not None and plan.spec.network is not None:
+                network = MeasuredNetwork(asked=plan.spec.network, nodes=links.finished())
+            return collect(plan, reports, scratch, out, wall_seconds=seconds, network=network)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _links(self, plan: Plan) -> tuple[MeasuredNetwork | None, tuple[Host, ...]]:
-        """The measured links between the run's nodes, and these nodes; one node needs no link."""
+    def _links(self, plan: Plan) -> LinkWatch | None:
+        """The links between the run's nodes, measured; one node needs no link."""
         if plan.spec.nodes == 1:
-            return None, ()
+            return None
         assert self._testbed is not None, "planned for this site"
         assert plan.spec.network is not None, "planned for several nodes"
-        links = self._testbed.prepare(plan.spec.network, plan.spec.nodes, plan.spec.slow_motion)
-        measured = tuple(MeasuredLink(**dataclasses.asdict(link)) for link in links)
-        return MeasuredNetwork(asked=plan.spec.network, nodes=measured), self._testbed.hosts[: plan.spec.nodes]
+        return self._testbed.watch(plan.spec.network, plan.spec.nodes, plan.spec.slow_motion)
 
 
 class WorkerProcesses:
@@ -87,10 +90,11 @@ class WorkerProcesses:
         scratch: Path,
         checkpoints: Path,
         environment: dict[str, str],
-        hosts: Sequence[Host] = (),
+        links: LinkWatch | None = None,
     ) -> None:
         self._plan = plan
-        self._hosts = hosts
+        self._links = links
+        self._hosts: Sequence[Host] = links.hosts if links is not None else ()
         self._scratch = scratch
         self._failures: list[Failure] = []
         self._stop_before: float | None = None
@@ -185,6 +189,8 @@ class WorkerProcesses:
                     self._obey(noted[0], display)
                     noted.clear()  # a signal to the process and to its group is one wish
                 self._listen(display, _LOOK_EVERY_SECONDS)
+                if self._links is not None:
+                    self._links.look()
                 if self._failures:
                     self._raise_cause(display)
                 self._look_for_hangs(display)
@@ -262,7 +268,16 @@ class WorkerProcesses:
         while (left := until - time.monotonic()) > 0 and len(self._failures) < len(self._watched):
             self._listen(display, left)
         failure = cause(self._failures)
+        if failure.weight == 0 and (trouble := self._trouble_of_links()) is not None:
+            failure = dataclasses.replace(failure, message=f"{trouble} Worker {failure.rank} failed: {failure.message}")
         raise self._describe(failure)
+
+    def _trouble_of_links(self) -> str | None:
+        """Which link is cut or slow, where nothing else explains a failure; ends the workers, which use the links."""
+        if self._links is None:
+            return None
+        self.__exit__()
+        return self._links.trouble()
 
     def _describe(self, failure: Failure) -> PacelineError:
         if issubclass(failure.error, RequestError):
@@ -296,15 +311,12 @@ class WorkerProcesses:
         held_up_by = (silent or elsewhere or late)[0]
         seconds = held_up_by.late_seconds(timeout) or 0.0
         doing = "does not answer" if held_up_by.location is None else f"is in {held_up_by.location.phase}"
-        raise self._describe(
-            Failure(
-                held_up_by.rank,
-                Hang,
-                f"Worker {held_up_by.rank} made no progress for {seconds:.0f} s after step {held_up_by.step}; "
-                f"it {doing}. If steps are that slow, raise --timeout.",
-                weight=2,
-            )
+        seen = (
+            f"Worker {held_up_by.rank} made no progress for {seconds:.0f} s after step {held_up_by.step}; it {doing}."
         )
+        trouble = self._trouble_of_links()
+        message = f"{trouble}\n{seen}" if trouble else f"{seen} If steps are that slow, raise --timeout."
+        raise self._describe(Failure(held_up_by.rank, Hang, message, weight=2))
 
     def _obey(self, signalled: Callable[[], object], display: Display) -> None:
         """Call the handler of a noted signal; if it interrupts, stop the run cleanly."""
@@ -367,7 +379,7 @@ def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return []
-    return [line for line in lines if line.strip()][-count:]
+    return [line for line in lines if line.strip() and _NO_CAUSE not in line][-count:]
 
 
 def _wait_for_group(process_group: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import MeasuredSetting
 from paceline.explain.cause import Cause
+from paceline.explain.linking import link_cost
 from paceline.measure.latency_bandwidth import Transmission, fit_line, service_seconds
 from paceline.measure.links import PAYLOAD_SHARE, slowest
 from paceline.measure.runs import StoredRun
@@ -54,7 +55,8 @@ class Links:
 
 def exposed_exchange(case: Comparison) -> Iterator[Cause]:
     """Yield the communication that is still exposed after the last gradient of the last worker is ready."""
-    seconds = case.excess("exchange")
+    slowed = link_cost(case)  # which is a cause of its own
+    seconds = case.excess("exchange") if slowed is None else slowed.exchange
     if not case.noticeable(seconds):
         return
     setting = case.setting

@@ -9,7 +9,7 @@ from paceline.breakdown.comparison import Comparison, comparisons
 from paceline.breakdown.gap import LABELS, Gap
 from paceline.breakdown.setting import MeasuredSetting
 from paceline.breakdown.steps import ENOUGH_STEPS
-from paceline.explain import computing, exchanging, feeding, recurring, updating, waiting
+from paceline.explain import computing, exchanging, feeding, linking, recurring, updating, waiting
 from paceline.explain.cause import Cause
 from paceline.measure.runs import StoredRuns, of_one_machine
 from paceline.measure.stats import Figure
@@ -20,6 +20,7 @@ FINDERS: tuple[Callable[[Comparison], Iterator[Cause]], ...] = (
     feeding.slow_input,
     computing.slower_compute,
     exchanging.exposed_exchange,
+    linking.slow_links,
     waiting.straggler,
     waiting.spread,
     waiting.agreement,

@@ -8,6 +8,7 @@ from paceline.breakdown.own_times import QUEUE
 from paceline.breakdown.setting import FOREIGN_PERCENT
 from paceline.explain.cause import Cause
 from paceline.explain.delays import evidence_of, remedy_of, why
+from paceline.explain.linking import link_cost
 from paceline.measure.extremes import expected_maximum
 from paceline.numbers import count, ms, percent
 
@@ -19,6 +20,8 @@ def straggler(case: Comparison) -> Iterator[Cause]:
     late = case.slow[0]
     worker = case.setting.workers[late.rank]
     delay = why(case, worker, late)
+    if delay.phase == "exchange" and link_cost(case) is not None:
+        return  # it is the link that makes it late
     arrival = f"{ms(late.seconds)} after the others, late in {percent(late.share)} of the steps"
     also = ", ".join(case.setting.workers[other.rank].name for other in case.slow[1:])
     yield Cause(
@@ -50,7 +53,8 @@ def spread(case: Comparison) -> Iterator[Cause]:
     if not case.noticeable(seconds):
         return
     deviation = spread_seconds(case.steps)
-    named = case.slow or any(one.rank is not None for one in case.steps.recurring)
+    late = case.slow and link_cost(case) is None
+    named = late or any(one.rank is not None for one in case.steps.recurring)
     who = "beyond what the straggler explains" if named else "for it"
     evidence = []
     if deviation is not None:

@@ -1,6 +1,8 @@
-"""Links between nodes as measured before a run, each direction separately."""
+"""Links between nodes as measured before and after a run, each direction separately."""
 
+import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from paceline.network import OFF_RATE
 from paceline.numbers import significant
@@ -28,6 +30,11 @@ def in_words(links: Sequence[MeasuredLink]) -> str:
     return f"{measured} Mbit/s, latency up to {human_seconds(max(link.latency_seconds for link in links))}"
 
 
+def link_rate(bits_per_second: float) -> str:
+    """`99848479.6` → `"99.85 Mbit/s"`; a link on which nothing arrives carries `nothing`."""
+    return f"{significant(bits_per_second / 1e6)} Mbit/s" if bits_per_second else "nothing"
+
+
 def off_rate(network: MeasuredNetwork | None) -> list[tuple[MeasuredLink, float]]:
     """Links that missed their requested rate, with the rate of their worse direction."""
     missed = []
@@ -37,3 +44,56 @@ def off_rate(network: MeasuredNetwork | None) -> list[tuple[MeasuredLink, float]
         if abs(worst - asked) > OFF_RATE * asked:
             missed.append((link, worst))
     return missed
+
+
+_SLOW = 0.7
+"""A link below this share of what it carried before, or of what the others carry, is slow."""
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A link that carries much less than it should."""
+
+    node: int
+    bits_per_second: float
+    """What its slower direction carries: measured after the run where it was; 0 where nothing arrives."""
+
+    usual_bits_per_second: float
+    """What it carried before the run, or what the other links carry."""
+
+    changed: bool
+    """Whether it became slower during the run; otherwise it was slower than the others from the beginning."""
+
+    sent_bytes: float | None
+    """What its busier direction carried during the run; None where it was not counted."""
+
+
+def slow_link(network: MeasuredNetwork | None) -> SlowLink | None:
+    """The link that is slowest compared with its rate before the run, or with the other links; None if none is slow."""
+    if network is None or len(network.nodes) < 2:
+        return None
+    after = [_after(link) for link in network.nodes]
+    slow = []
+    for position, link in enumerate(network.nodes):
+        others = statistics.median(rate for other, rate in enumerate(after) if other != position)
+        before = min(rates(link))
+        # A busy machine slows all links alike: then this one is compared with the others only.
+        steady = _steady(network.nodes, but=position)
+        usual = max(others, before) if steady else others
+        if after[position] < _SLOW * usual:
+            carried = float(max(link.use.sent_bytes, link.use.received_bytes)) if link.use is not None else None
+            slow.append(SlowLink(link.node, after[position], usual, after[position] < _SLOW * before, carried))
+    return min(slow, key=lambda one: one.bits_per_second / one.usual_bits_per_second, default=None)
+
+
+def _after(link: MeasuredLink) -> float:
+    """The slower direction after the run, or before it where it was not measured again."""
+    if link.after is None:
+        return min(rates(link))
+    return min(link.after.sent_bits_per_second, link.after.received_bits_per_second)
+
+
+def _steady(nodes: Sequence[MeasuredLink], *, but: int) -> bool:
+    """Whether the other links carry after the run what they carried before."""
+    others = [link for position, link in enumerate(nodes) if position != but]
+    return statistics.median(_after(link) / min(rates(link)) for link in others) >= _SLOW

@@ -10,6 +10,7 @@ from paceline.grammar import require
 from paceline.netns import Host
 from paceline.network import Site, parse_network
 from paceline.testbed import links, tools
+from paceline.testbed.watch import LinkWatch
 
 MOST_NODES = 253
 """Addresses of one private /24 network, without the switch's own."""
@@ -59,6 +60,12 @@ class Testbed:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    @property
+    def switch(self) -> Host:
+        """The host that all links lead to."""
+        assert self._switch is not None, "inside the context"
+        return self._switch
+
     def _host(self, name: str, number: int, interface: str) -> Host:
         try:
             descriptor = netns.make()
@@ -85,12 +92,23 @@ class Testbed:
 
         In slow motion the links are slower than requested; the returned figures are rescaled.
         """
-        assert self._switch is not None, "inside the context"
         made = parse_network(network).slowed(slow_motion)
         used = self.hosts[:nodes]
         for node, host in enumerate(used):
-            links.shape(host, self._switch, made.bits_per_second(node), made.latency)
-        return [link.sped_up(slow_motion) for link in links.measure(used, self._switch, made)]
+            self._restore(host)
+            links.shape(host, self.switch, made.bits_per_second(node), made.latency)
+        return [link.sped_up(slow_motion) for link in links.measure(used, self.switch, made)]
+
+    def watch(self, network: str, nodes: int, slow_motion: float = 1.0) -> LinkWatch:
+        """Prepare the links for a run, and watch them from now on."""
+        before = self.prepare(network, nodes, slow_motion)
+        made = parse_network(network).slowed(slow_motion)
+        return LinkWatch(self.hosts[:nodes], self.switch, made, before, slow_motion)
+
+    def _restore(self, host: Host) -> None:
+        """Bring a link up again that was taken down during an earlier run."""
+        tools.run_batch("ip", self.switch.namespace, [f"link set {host.name} up"])
+        tools.run_batch("ip", host.namespace, [f"link set {host.interface} up", _route(host)])
 
 
 def _up(host: Host) -> list[str]:
@@ -100,5 +118,10 @@ def _up(host: Host) -> list[str]:
         f"link set {host.interface} addrgenmode none",
         f"addr add {host.address}/24 dev {host.interface}",
         f"link set {host.interface} up",
-        f"route replace {_ADDRESS.format(0)}/24 dev {host.interface} src {host.address} congctl {_CONGESTION_CONTROL}",
+        _route(host),
     ]
+
+
+def _route(host: Host) -> str:
+    net = _ADDRESS.format(0)
+    return f"route replace {net}/24 dev {host.interface} src {host.address} congctl {_CONGESTION_CONTROL}"

@@ -1,5 +1,6 @@
 """Shape links to a chosen rate in both directions, and measure what they really carry."""
 
+import math
 import socket
 import statistics
 import struct
@@ -34,6 +35,7 @@ _WINDOWS = 5
 _CHUNK_BYTES = 2**16
 _ROUND_TRIPS = 50
 _PATIENCE_SECONDS = 30.0
+_SHORT_PATIENCE_SECONDS = 3.0  # after a run, where a link may be cut
 _BUFFER_BYTES = 2**22  # so that a link has enough to carry while its sender waits for a core
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # not in Python's socket module
 _RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
@@ -91,20 +93,41 @@ def measure(hosts: Sequence[Host], switch: Host, asked: Network) -> list[Link]:
     ]
 
 
-def _rate_found(sender: Host, receiver: Host, asked: float, patient_until: float) -> float:
+def measure_again(node: int, hosts: Sequence[Host], switch: Host, asked: float) -> Link:
+    """Measure one node's link after a run; a direction in which nothing arrives carries 0."""
+    host, following = hosts[node], hosts[(node + 1) % len(hosts)]
+
+    def rate(sender: Host, receiver: Host) -> float:
+        try:
+            return _rate_found(sender, receiver, asked, time.monotonic(), patience=_SHORT_PATIENCE_SECONDS)
+        except OSError:
+            return 0.0
+
+    sent = rate(host, switch)
+    received = rate(switch, host) if sent else 0.0  # a connection needs both directions
+    try:
+        latency = latency_seconds(host, following, patience=_SHORT_PATIENCE_SECONDS) if received else math.nan
+    except OSError:
+        latency = math.nan  # the other node's link may be the broken one
+    return Link(node, asked, sent, received, latency)
+
+
+def _rate_found(
+    sender: Host, receiver: Host, asked: float, patient_until: float, *, patience: float = _PATIENCE_SECONDS
+) -> float:
     """The one of a few measurements nearest to the requested rate: losing a core for a while spoils some."""
     rates: list[float] = []
     while len(rates) < _TRIES or time.monotonic() < patient_until:
-        rates.append(bits_per_second(sender, receiver))
+        rates.append(bits_per_second(sender, receiver, patience=patience))
         beyond = asked > _DOUBTFUL and rates[-1] < _HOPELESS * asked
         if beyond or abs(rates[-1] - asked) <= OFF_RATE * asked:
             break
     return min(rates, key=lambda rate: abs(rate - asked))
 
 
-def bits_per_second(sender: Host, receiver: Host) -> float:
+def bits_per_second(sender: Host, receiver: Host, *, patience: float = _PATIENCE_SECONDS) -> float:
     """What TCP carries from one host to another, with its headers: the median over short windows."""
-    near, far = _connected(sender, receiver)
+    near, far = _connected(sender, receiver, patience=patience)
     with near, far:
         # payload of a full packet → its bytes on the wire
         wire = _FRAME_BYTES / near.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
@@ -145,9 +168,9 @@ def _arrived(far: socket.socket) -> int:
     return int(_RECEIVED.unpack_from(information, _RECEIVED_AT)[0])
 
 
-def latency_seconds(one: Host, other: Host) -> float:
+def latency_seconds(one: Host, other: Host, *, patience: float = _PATIENCE_SECONDS) -> float:
     """One-way latency between two hosts: half the median round trip of a byte."""
-    near, far = _connected(one, other)
+    near, far = _connected(one, other, patience=patience)
     with near, far:
         echo = threading.Thread(target=_echo, args=(far,), daemon=True)
         echo.start()
@@ -163,18 +186,21 @@ def latency_seconds(one: Host, other: Host) -> float:
 
 
 def _echo(far: socket.socket) -> None:
-    while heard := far.recv(1):
-        far.sendall(heard)
+    try:
+        while heard := far.recv(1):
+            far.sendall(heard)
+    except OSError:
+        return  # the link is gone, which the other end notices, too
 
 
-def _connected(one: Host, other: Host) -> tuple[socket.socket, socket.socket]:
+def _connected(one: Host, other: Host, *, patience: float = _PATIENCE_SECONDS) -> tuple[socket.socket, socket.socket]:
     """Both ends of a connection between two hosts; each stays in its namespace."""
     with netns.inside(other.namespace, lambda: socket.create_server((other.address, 0))) as listener:
         address = listener.getsockname()
-        near = netns.inside(one.namespace, lambda: socket.create_connection(address, timeout=_PATIENCE_SECONDS))
+        near = netns.inside(one.namespace, lambda: socket.create_connection(address, timeout=patience))
         far, _ = listener.accept()
     for end in (near, far):
-        end.settimeout(_PATIENCE_SECONDS)
+        end.settimeout(patience)
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER_BYTES)
         end.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)

@@ -54,6 +54,15 @@ def _run(tool: str, namespace: str, lines: Sequence[str]) -> "subprocess.Complet
     )
 
 
+def answer(tool: str, namespace: str, arguments: Sequence[str]) -> str:
+    """What a tool prints inside a namespace; empty if it fails."""
+    command = [_find(tool) or tool, *arguments]
+    done = netns.inside(
+        namespace, lambda: subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS)
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
 def can_delay() -> bool:
     """Whether this kernel can delay packets: not every kernel has netem. Tested in a temporary namespace."""
     descriptor = netns.make()

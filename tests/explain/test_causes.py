@@ -310,3 +310,62 @@ def test_a_worker_alone_shares_nothing_so_its_strategy_is_named(tmp_path: Path) 
     explanation = explain(tmp_path, Situation(workers=1, phases=slower), alone())
     assert named(explanation, "caches and memory") is None
     assert named(explanation, "the strategy's own work") is not None
+
+
+def links(*after: float | None, before: float = 100e6, asked: tuple[float, ...] = ()) -> dict[str, Any]:
+    """The links of a record: as they were before a run, and after it where that was measured."""
+    nodes = []
+    for node, rate in enumerate(after):
+        own = asked[node] if asked else before
+        rates = {"sent_bits_per_second": own, "received_bits_per_second": own, "latency_seconds": 1e-5}
+        again = None if rate is None else {**rates, "sent_bits_per_second": rate}
+        use = {"sent_bytes": 60 * 50_000, "received_bytes": 60 * 40_000, "dropped_packets": 7}
+        nodes.append({"node": node, "asked_bits_per_second": own, **rates, "use": use, "after": again})
+    return {"network": {"asked": "100Mbps", "nodes": nodes}, "learning": {"updates": 60}}
+
+
+def across(exchange: float, record: dict[str, Any], **changes: Any) -> Situation:
+    spec = {"nodes": 2, "network": "100Mbps"}
+    return Situation(phases={**USUAL, "exchange": exchange}, spec=spec, record=record, **changes)
+
+
+def test_a_link_that_became_slower_is_the_cause_and_its_bytes_at_the_old_rate_are_not(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, across(0.044, links(100e6, 10e6)))
+    leading = explanation.leading
+    assert leading is not None
+    assert leading.name == "slow link"
+    assert leading.seconds == pytest.approx(0.044 - 0.004)  # 50 kB take 4 ms at 100 Mbit/s
+    assert "the link of n1 carried 100 Mbit/s before the run and 10 Mbit/s after it" in explanation.verdict
+    assert "It dropped 7 packets during the run." in explanation.evidence
+    rest = named(explanation, "exchange")
+    assert rest is not None
+    assert rest.seconds == pytest.approx(0.004)
+
+
+def test_a_worker_that_is_late_behind_a_slow_link_is_not_called_a_straggler(tmp_path: Path) -> None:
+    behind = across(0.004, links(100e6, 10e6), longer={1: {"exchange": 0.040}})
+    explanation = explain(tmp_path, behind)
+    assert [cause.name for cause in explanation.causes if cause.name in ("straggler", "slow link")] == ["slow link"]
+    assert explanation.causes[0].seconds == pytest.approx(0.040, rel=0.1)
+
+
+def test_a_worker_that_is_slow_itself_is_still_the_straggler_beside_a_slow_link(tmp_path: Path) -> None:
+    explanation = explain(tmp_path, across(0.044, links(100e6, 10e6), longer={0: {"forward": 0.100}}))
+    assert [cause.name for cause in explanation.causes[:2]] == ["straggler", "slow link"]
+
+
+def test_a_link_that_is_slower_than_the_others_by_request_is_named_with_their_rate(tmp_path: Path) -> None:
+    asked = (100e6, 20e6, 100e6)
+    explanation = explain(tmp_path, across(0.044, links(*asked, asked=asked), workers=3))
+    assert "Slow link: the link of n1 carries 20 Mbit/s, the others 100 Mbit/s" in explanation.verdict
+    assert explanation.remedy == "Give n1 a link like the others', or leave that node out."
+
+
+@pytest.mark.parametrize("after", [(100e6, 97e6), (None, None), (30e6, 31e6)])
+def test_links_that_are_alike_are_no_cause_also_where_a_busy_machine_slows_all(
+    tmp_path: Path, after: tuple[float | None, ...]
+) -> None:
+    explanation = explain(tmp_path, across(0.044, links(*after)))
+    assert named(explanation, "slow link") is None
+    assert explanation.leading is not None
+    assert explanation.leading.name == "exchange"

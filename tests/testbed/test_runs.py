@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.faults import AtStep, cut_link_of, slow_link_of
 from testbed.hosts_here import need_root_and_tools, real_testbed, sent_bytes
 
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
 from paceline.engines.plan import plan, site_settings
-from paceline.errors import WorkerLost
+from paceline.errors import Hang, WorkerFailed, WorkerLost
+from paceline.explain.verdict import account
+from paceline.measure.runs import find
 from paceline.record import Record
 from paceline.spec import RunSpec
 from paceline.testbed import hosts
@@ -99,6 +103,64 @@ def test_slow_motion_slows_devices_and_links_alike_and_figures_are_divided_back(
 def test_a_worker_that_is_lost_on_another_node_is_named(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
     with pytest.raises(WorkerLost, match="Worker 1 was killed by SIGKILL"):
         run(two_nodes, tmp_path, workload="faulty:faulty:kind=kill,rank=1,step=3", strategy="ps", steps=100_000)
+
+
+SMALL: dict[str, Any] = {
+    "workload": "vae:data=generated,samples=640,channels=2,hidden=16",
+    "batch": 4,
+    "validate": "off",
+}
+
+
+def test_a_cut_link_is_named_and_no_worker_is_blamed_and_the_next_run_has_it_back(tmp_path: Path) -> None:
+    with real_testbed(3, "100Mbps") as made:
+        engine = LocalEngine(made)
+        asked = {**site_settings(made.site), **SMALL, "workers": 3, "workers_per_device": 3}
+        spec = RunSpec.from_dict({**asked, "steps": 100_000, "timeout": 4.0})
+        cutting = AtStep(3, lambda: cut_link_of(made, 2))
+        with pytest.raises(Hang) as hang:
+            engine.run(plan(spec, engine.site), tmp_path / "cut", cutting)
+        first, *others = str(hang.value).splitlines()
+        assert re.match(r"The link of n2 carried nothing for \d+ s: it is cut\.", first)
+        assert re.match(r"Worker \d made no progress for \d+ s after step \d+; it is in exchange\.", others[0])
+        assert "--timeout" not in str(hang.value)
+        assert "hostname" not in str(hang.value)  # what torch says of every host of a testbed
+        again = engine.run(plan(RunSpec.from_dict({**asked, "steps": 4}), engine.site), tmp_path / "again", NoDisplay())
+    assert again.network is not None
+    for link in again.network.nodes:
+        assert link.use is not None
+        assert link.use.sent_bytes > 4 * again.traffic.sent_bytes_per_worker_and_step
+        assert link.after is not None
+        assert link.after.received_bits_per_second > 50e6
+
+
+def test_a_link_that_is_slowed_during_a_run_is_the_verdict_of_explain(tmp_path: Path) -> None:
+    with real_testbed(3, "100Mbps") as made:
+        engine = LocalEngine(made)
+        asked = {**site_settings(made.site), **SMALL, "workers": 3, "workers_per_device": 3, "steps": 30}
+        slowing = AtStep(1, lambda: slow_link_of(made, 1, 4e6))
+        record = engine.run(plan(RunSpec.from_dict(asked), engine.site), tmp_path, slowing)
+    assert record.network is not None
+    after = [link.after.sent_bits_per_second for link in record.network.nodes if link.after is not None]
+    assert after[1] < 5e6 < 50e6 < min(after[0], after[2])
+    assert any("The link of n1 carried" in warning for warning in record.warnings)
+    (explanation,) = account(find([tmp_path])).explanations
+    assert explanation.leading is not None
+    assert explanation.leading.name == "slow link"
+    assert explanation.verdict.startswith("Slow link: the link of n1 carried")
+    assert "the link of n1" in explanation.remedy
+
+
+def test_a_worker_that_fails_in_a_testbed_ends_with_its_own_error(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
+    with pytest.raises(WorkerFailed) as failed:
+        run(two_nodes, tmp_path, workload="faulty:faulty:kind=raise,rank=1,step=3")
+    assert str(failed.value).splitlines()[-1].strip() == "RuntimeError: the road ends here"
+    assert "hostname" not in str(failed.value)
+
+
+def test_a_slow_worker_of_a_testbed_is_not_the_links_fault(two_nodes: hosts.Testbed, tmp_path: Path) -> None:
+    with pytest.raises(Hang, match=r"Worker 1 made no progress .* raise --timeout"):
+        run(two_nodes, tmp_path, workload="faulty:faulty:kind=sleep,rank=1,step=3", timeout=3.0)
 
 
 def test_network_is_an_axis_of_a_study(tmp_path: Path) -> None:
