@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from paceline.breakdown.comparison import Comparison
 from paceline.explain.cause import Cause
+from paceline.explain.delays import why
 from paceline.measure.links import PAYLOAD_SHARE, SlowLink, link_rate, slow_link
 from paceline.numbers import count, ms
 from paceline.record import Record
-from paceline.record_parts import PHASES
 from paceline.units import human_bytes
 
 
@@ -35,7 +35,7 @@ def link_cost(case: Comparison) -> LinkCost | None:
     slow, record = min(found, key=lambda pair: pair[0].bits_per_second)
     carried = _bytes_per_step(slow, record)
     usual, exposed = 8 * carried / slow.usual_bits_per_second, case.excess("exchange")
-    seconds = exposed + _late_by_exchange(case) - usual
+    seconds = max(0.0, exposed - usual) + _late_by_exchange(case) + _at_times(case)
     return LinkCost(slow, record, carried, seconds, min(usual, exposed)) if case.noticeable(seconds) else None
 
 
@@ -44,9 +44,12 @@ def _late_by_exchange(case: Comparison) -> float:
     if not case.slow:
         return 0.0
     late = case.slow[0]
-    own = case.setting.workers[late.rank].phases
-    most = max((name for name in PHASES if name != "wait"), key=lambda name: own.of(name) - case.phases.of(name))
-    return late.seconds if most == "exchange" else 0.0
+    return late.seconds if why(case, case.setting.workers[late.rank], late).phase == "exchange" else 0.0
+
+
+def _at_times(case: Comparison) -> float:
+    """What exchanges cost that are long in some steps only: a link may be slow in a part of the run."""
+    return sum(one.cost_seconds for one in case.steps.recurring if one.phase == "exchange")
 
 
 def slow_links(case: Comparison) -> Iterator[Cause]:

@@ -8,6 +8,7 @@ from paceline.breakdown.steps import Recurring
 from paceline.explain.cause import Cause
 from paceline.explain.delays import phase_remedy
 from paceline.explain.feeding import better_feed
+from paceline.explain.linking import link_cost
 from paceline.numbers import count, ms
 
 _PATTERN_STEPS = 3
@@ -16,7 +17,10 @@ _PATTERN_STEPS = 3
 
 def comes_and_goes(case: Comparison) -> Iterator[Cause]:
     """Yield delays in some of the steps: who, how often, how long, and what they cost per step on average."""
+    slow_link = link_cost(case)
     for one in case.steps.recurring:
+        if slow_link is not None and one.phase == "exchange":
+            continue  # it is the link's
         seconds = one.cost_seconds - (_of_baseline(case, one.phase) if one.rank is None else 0.0)
         if case.noticeable(seconds):
             yield _pause(case, one, seconds) if one.rank is None else _late_at_times(case, one, one.rank, seconds)
