@@ -30,7 +30,9 @@ def parse_bytes(text: str) -> int:
     """`"25MB"` → 25000000; a plain number is bytes."""
     number, unit = _split(text, "an amount of bytes", "25MB, 1MiB, 4096")
     if _MEGABITS.fullmatch(unit):
-        raise SpecError(f"{text!r} is not an amount of bytes: {unit} are bits; write {unit[:-1]}B for bytes, as in 25MB.")
+        raise SpecError(
+            f"{text!r} is not an amount of bytes: {unit} are bits; write {unit[:-1]}B for bytes, as in 25MB."
+        )
     factor = _BYTES.get((unit or "B").upper())
     if factor is None:
         raise SpecError(f"{text!r} is not an amount of bytes: use one of B, KB, MB, GB, KiB, MiB, GiB, as in 25MB.")

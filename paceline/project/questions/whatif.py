@@ -12,6 +12,7 @@ from paceline.measure.extremes import Z80, Z95
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import (
+    Knee,
     Point,
     Projected,
     ProjectedCurve,
@@ -123,13 +124,15 @@ def curve(measured: Measured, points: Sequence[Point], question: Question, progr
     for point in progress(points):
         asked.append(_SimulatedPoint.of(measured, point, question))
         projected.append(asked[-1].projected())
+    found = _knee(measured, points, question)
     notes = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
     return ProjectedCurve(
         law="simulation",
         points=tuple(projected),
-        knee_workers=_knee(measured, points, question),
+        knee_workers=found.workers,
         validated_on=VALIDATED_ON,
         warnings=(*notes, *_warnings(measured.profile, asked)),
+        weak_doublings=found.weak,
     )
 
 
@@ -233,7 +236,7 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
     return Layout(point.workers, measured.profile.devices_per_node or 1)
 
 
-def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
+def _knee(measured: Measured, points: Sequence[Point], question: Question) -> Knee:
     """The knee up to the largest requested count."""
     batch = batch_at(points)
 
