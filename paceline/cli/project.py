@@ -236,7 +236,9 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
         found.append(extra.worth_having(own, one, asked.efficiency))
     if runs is not None and asked.break_even is not None:
         largest = max(asked.points, key=lambda point: point.workers)
-        found.append(extra.break_even(runs, largest, asked.question, asked.break_even))
+        pair = (asked.question.strategy or runs.strategy, asked.break_even)
+        both = Runs.of_pair(given if isinstance(given, list) else runs.records, pair, series)
+        found.append(extra.break_even(both, largest, asked.question, pair))
     if asked.price is not None:
         found.append(extra.costs(answer, asked.price))
     if asked.to_loss is not None or asked.target is not None:

