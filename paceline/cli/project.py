@@ -1,19 +1,16 @@
 """`paceline project`: predict the throughput of more workers or another network."""
 
-import json as json_format
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.cli import project_output as output
 from paceline.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from paceline.project.curve import Point
     from paceline.project.questions.answer import Answer, Runs
     from paceline.project.questions.extra import ExtraAnswer
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 _TABLES = (".csv", ".tsv", ".txt", ".md")
 _PICTURES = (".svg", ".png")
-_PATIENCE_SECONDS, _REFRESH_SECONDS, _LINE_SECONDS = 2.0, 0.5, 5.0
 
 # Everything else is imported in the functions, so that --help answers at once.
 
@@ -93,6 +89,10 @@ ChartFile = Annotated[
     Path | None,
     typer.Option("--chart", rich_help_panel=_ANSWER, metavar="FILE.svg|png", help="Draw the curve with its bands."),
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="FIELD=HEADING,…", help="What columns of your table mean: workers=gpus,throughput=img/s."),
+]
 Anyway = Annotated[bool, typer.Option("--anyway", help="Use records together even if they are of different machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
@@ -114,6 +114,7 @@ def project(
     to_loss: ToLoss = None,
     target: Target = None,
     chart: ChartFile = None,
+    columns: Columns = None,
     anyway: Anyway = False,
     json: AsJson = False,
 ) -> None:
@@ -136,6 +137,7 @@ def project(
     from paceline.network import parse_network
     from paceline.project.questions.whatif import Question
     from paceline.project.simulation.network import SimulatedNetwork
+    from paceline.references.columns import parse_columns
 
     _check(efficiency, price, chart)
     question = Question(
@@ -148,12 +150,12 @@ def project(
     asked = _Asked(
         _points(workers, at, workers_per_node, batch), question, efficiency, price, to_loss, target, break_even
     )
-    given, notes = _read(source, anyway=anyway)
+    given, notes = _read(source, parse_columns(columns), anyway=anyway)
     answer, further = _answer(given, series, asked)
     answer = replace(answer, curve=replace(answer.curve, warnings=(*notes, *answer.curve.warnings)))
     if chart is not None:
-        _draw(answer, chart)
-    (_print_json if json else _print)(answer, further)
+        output.draw(answer, chart)
+    (output.print_json if json else output.print_answer)(answer, further)
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,9 @@ def _points(workers: str | None, at: Path | None, workers_per_node: int | None, 
     return [replace(p, nodes=p.nodes or f.nodes, batch=p.batch or f.batch) for p, f in zip(read, filled, strict=True)]
 
 
-def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Record], tuple[str, ...]]":
+def _read(
+    source: Sequence[str], chosen: Mapping[str, str], *, anyway: bool
+) -> "tuple[Reference | list[Record], tuple[str, ...]]":
     """A table, or the records that the paths hold, with notes about them."""
     from paceline import references
     from paceline.measure.runs import find, of_one_machine
@@ -209,7 +213,7 @@ def _read(source: Sequence[str], *, anyway: bool) -> "tuple[Reference | list[Rec
         raise SpecError(f"{tables[0]} is a table, and only one table can be projected at a time: give it alone.")
     if tables:
         named = tables[0] in references.names()
-        return references.load(tables[0]) if named else spreadsheet.read(Path(tables[0])), ()
+        return references.load(tables[0]) if named else spreadsheet.read(Path(tables[0]), chosen), ()
     found = find([Path(path) for path in source])
     runs, differences = of_one_machine(found.runs, anyway=anyway)
     return [run.record for run in runs], (*found.notes, *differences)
@@ -232,7 +236,9 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
         found.append(extra.worth_having(own, one, asked.efficiency))
     if runs is not None and asked.break_even is not None:
         largest = max(asked.points, key=lambda point: point.workers)
-        found.append(extra.break_even(runs, largest, asked.question, asked.break_even))
+        pair = (asked.question.strategy or runs.strategy, asked.break_even)
+        both = Runs.of_pair(given if isinstance(given, list) else runs.records, pair, series)
+        found.append(extra.break_even(both, largest, asked.question, pair))
     if asked.price is not None:
         found.append(extra.costs(answer, asked.price))
     if asked.to_loss is not None or asked.target is not None:
@@ -245,7 +251,7 @@ def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points:
     from paceline.project.questions.answer import Runs, of_table
 
     if isinstance(given, Runs):
-        return given.ask(points, asked.question, _shown)
+        return given.ask(points, asked.question, output.shown_progress)
     if asked.what_if:
         raise SpecError(
             "Another strategy, network or speed cannot be predicted from a table: it does not say what is exchanged. "
@@ -269,7 +275,7 @@ def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarge
     if loss is None:
         raise SpecError(f"--target {path} holds many losses: choose one with --to-loss.")
     if path is not None:
-        records, _ = _read([str(path)], anyway=False)
+        records, _ = _read([str(path)], {}, anyway=False)
     elif runs is not None:
         records = list(runs.records)
     else:
@@ -277,82 +283,3 @@ def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarge
     if not isinstance(records, list) or (runs and {r.spec.workload for r in records} != {runs.workload}):
         raise SpecError(f"--target {path} holds another workload: give runs of the source's, or a CSV file.")
     return targets.fit_samples(targets.reached(records, loss)), f"a loss of {loss:g}"
-
-
-def _shown(points: "Sequence[Point]") -> "Iterator[Point]":
-    """Yield the points one by one; after two seconds show progress on stderr, as a bar or a line every few seconds."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True, highlight=False)
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
-        task, due = bar.add_task("simulating", total=len(points), visible=False), time.monotonic() + _PATIENCE_SECONDS
-        for done, point in enumerate(points):
-            yield point
-            if time.monotonic() >= due:
-                due = time.monotonic() + (_REFRESH_SECONDS if console.is_terminal else _LINE_SECONDS)
-                bar.update(task, completed=done, visible=True, refresh=True)
-                if not console.is_terminal:
-                    console.print(f"simulated {done:,} of {len(points):,} points")
-
-
-def _draw(answer: "Answer", file: Path) -> None:
-    from paceline.files import write_whole
-    from paceline.report.pictures import png, svg
-    from paceline.report.projection import chart
-
-    drawn = svg(chart(answer))
-    try:
-        write_whole(file, png(drawn) if file.suffix.lower() == ".png" else drawn)
-    except OSError as error:
-        raise OutputError(f"--chart {file} cannot be written ({error.strerror}): choose another file.") from error
-
-
-def _print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
-    from paceline.project.questions import words
-
-    content: dict[str, Any] = words.data(answer.curve)
-    for each in further:
-        content |= each.data
-    print(json_format.dumps(content, indent=2, allow_nan=False))
-
-
-def _print(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
-    """Print the sentences first, then the table."""
-    from rich.console import Console
-
-    from paceline.project.questions import words
-
-    console = Console(highlight=False, soft_wrap=True)
-    first, *others = words.sentences(answer.curve, answer.unit)
-    for sentence in (f"{answer.subject}: {first}", *others, *(s for each in further for s in each.sentences)):
-        console.print(sentence, markup=False)
-    more = {heading: cells for each in further for heading, cells in each.columns.items()}
-    _print_table(words.columns(answer.curve.points, more), console)
-    console.print(f"law: {answer.curve.law}", markup=False)
-    console.print(f"validated on {answer.curve.validated_on}", markup=False)
-    for warning in answer.curve.warnings:
-        console.print("[yellow]warning[/yellow]", end=" ")
-        console.print(warning, markup=False)
-
-
-def _print_table(columns: dict[str, list[str]], console: "Console") -> None:
-    """Print the full width to a file; leave out the least important columns on a narrow terminal."""
-    from rich import box
-    from rich.measure import Measurement
-    from rich.table import Table
-
-    spared = ("95 % band", "batch", "step", "nodes")
-    for left_out in range(len(spared) + 1):
-        kept = {heading: cells for heading, cells in columns.items() if heading not in spared[:left_out]}
-        grid = Table(box=box.ROUNDED)
-        for heading in kept:
-            grid.add_column(heading, justify="right")
-        for line in zip(*kept.values(), strict=True):
-            grid.add_row(*line)
-        needed = Measurement.get(console, console.options.update(max_width=10_000), grid).maximum
-        if not console.is_terminal:
-            console.width = needed
-        if needed <= console.width:
-            break
-    console.print(grid)

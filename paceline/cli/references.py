@@ -2,7 +2,7 @@
 
 import json as json_format
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,6 +84,9 @@ def check(
     page: Annotated[
         Path | None, typer.Option(help="With --projection: write the result to this Markdown file.")
     ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="FIELD=HEADING,…", help="What columns of your table mean: throughput=img/s.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Audit tables, published or your own: are the figures consistent, and are the comparisons fair?
@@ -105,8 +108,10 @@ def check(
         return
     from paceline import references
     from paceline.references.audit import audit
+    from paceline.references.columns import parse_columns
 
-    audited = [(table, audit(table)) for table in map(_find, tables or references.names())]
+    chosen = parse_columns(columns)
+    audited = [(table, audit(table)) for table in (_find(name, chosen) for name in tables or references.names())]
     count = Counter(finding.severity for _, findings in audited for finding in findings)
     if json:
         rows = [{**_head(table), "findings": _findings_as_data(findings)} for table, findings in audited]
@@ -115,7 +120,7 @@ def check(
         console = _console()
         for table, findings in audited:
             console.print(f"[bold]{_safe(table.name)}[/bold]  {_safe(table.title)}")
-            for text in table.notes if not table.columns else ():  # those of a reference are for `show`
+            for text in (*_columns(table), *table.notes) if not table.columns else ():  # a reference's are for `show`
                 console.print(f"  {_safe(text)}")
             _print_findings(table, findings, console)
         console.print(f"{_counted(count)} in {_plural(len(audited), 'table')}.")
@@ -146,7 +151,15 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     print(page)
 
 
-def _find(what: str) -> "Reference":
+def _columns(table: "Reference") -> "Iterator[str]":
+    """What was read of a user's table, and what was not."""
+    from paceline.references.words import about_columns
+
+    if table.used:
+        yield about_columns(table.used, table.unused)
+
+
+def _find(what: str, chosen: "Mapping[str, str]") -> "Reference":
     """The table that a name or a path means; names of references come first."""
     from paceline import references
     from paceline.grammar import choose
@@ -161,7 +174,7 @@ def _find(what: str) -> "Reference":
         found = find([path])
         return records.from_records(what, [run.record for run in found.runs], found.notes)
     if path.exists() or path.suffix in (".csv", ".tsv", ".txt", ".md"):
-        return spreadsheet.read(path)
+        return spreadsheet.read(path, chosen)
     try:
         return references.load(choose(what, references.names(), "reference"))
     except SpecError as error:
@@ -265,7 +278,8 @@ def _safe(text: str) -> str:
 
 
 def _head(table: "Reference") -> dict[str, Any]:
-    return {"name": table.name, "title": table.title, "source": table.source, "notes": table.notes}
+    head = {"name": table.name, "title": table.title, "source": table.source, "notes": table.notes}
+    return {**head, "columns": {"used": table.used, "not_used": table.unused}} if table.used else head
 
 
 def _as_data(reference: "Reference") -> dict[str, Any]:

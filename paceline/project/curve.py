@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 from paceline.errors import SpecError
 
@@ -54,33 +55,54 @@ class ProjectedCurve:
     law: str
     points: tuple[Projected, ...]
     knee_workers: int | None
-    """The first count at which doubling the workers adds less than 50 %; None where there is none in the range."""
+    """The count from which on no doubling of the workers adds 50 %; None where there is none in the range."""
 
     validated_on: str
     warnings: tuple[str, ...]
+    weak_doublings: tuple[tuple[int, int], ...] = ()
+    """Stretches before the knee where doubling adds less than 50 % although a later doubling adds more."""
 
 
-def knee(throughput: Callable[[Sequence[int]], Sequence[float]], most: int) -> int | None:
-    """The first count, up to `most`, at which doubling the workers adds less than 50 %; None where there is none.
+@dataclass(frozen=True)
+class Knee:
+    """Where more workers stop paying. A doubling pays if it adds 50 % to the best rate of any count up to it."""
+
+    workers: int | None
+    """The count from which on no doubling pays; None where doubling the largest count still does."""
+
+    weak: tuple[tuple[int, int], ...] = ()
+    """First and last counts of stretches before the knee where a doubling does not pay, though later ones do."""
+
+
+def knee(throughput: Callable[[Sequence[int]], Sequence[float]], most: int) -> Knee:
+    """The knee up to `most` workers: a later doubling that pays lifts it.
 
     `throughput` gives the rates at several counts. Beyond 16 workers the search is coarse, then bisects.
     """
+    counts = sorted({count for octave in _octaves(most) for count in octave})
+    rates = throughput([*counts, *(2 * count for count in counts)])
+    best = list(accumulate(rates[: len(counts)], max))
+    pays = [rates[len(counts) + i] >= KNEE_GAIN * best[i] for i in range(len(counts))]
+    last = max((i for i, paid in enumerate(pays) if paid), default=None)
+    if last is None:
+        return Knee(1)
+    weak = tuple(_stretches(counts[: last + 1], pays[: last + 1]))
+    if last == len(counts) - 1:
+        return Knee(None, weak)
+    low, high = counts[last], counts[last + 1]  # doubling the first pays, doubling the second does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        here, twice = throughput([middle, 2 * middle])
+        low, high = (middle, high) if twice >= KNEE_GAIN * max(best[last], here) else (low, middle)
+    return Knee(high, weak)
 
-    def pay(counts: Sequence[int]) -> list[bool]:
-        rates = throughput([*counts, *(2 * count for count in counts)])
-        return [rates[len(counts) + i] >= KNEE_GAIN * rates[i] for i in range(len(counts))]
 
-    last = 0  # the largest count whose doubling is known to pay
-    for counts in _octaves(most):
-        for count, pays in zip(counts, pay(counts), strict=True):
-            if pays:
-                last = count
-                continue
-            while count - last > 1:
-                middle = (last + count) // 2
-                last, count = (middle, count) if pay([middle])[0] else (last, middle)
-            return count
-    return None
+def _stretches(counts: Sequence[int], pays: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """First and last count of each stretch that does not pay."""
+    for paid, group in groupby(zip(counts, pays, strict=True), key=lambda pair: pair[1]):
+        if not paid:
+            stretch = [count for count, _ in group]
+            yield stretch[0], stretch[-1]
 
 
 def _octaves(most: int) -> Iterator[list[int]]:

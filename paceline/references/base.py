@@ -269,6 +269,12 @@ class Reference:
     """Whether the original has a column per series and a row per count of workers."""
 
     notes: tuple[str, ...] = ()
+    used: Mapping[str, str] = field(default_factory=dict)
+    """What the columns of a user's table mean, by heading; empty for other tables."""
+
+    unused: tuple[str, ...] = ()
+    """The headings of a user's table that are not read."""
+
     series: tuple[Series, ...]
 
 

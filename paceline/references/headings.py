@@ -7,7 +7,9 @@ LABELS = ("workload", "strategy", "feed", "series")
 """Columns whose values distinguish series."""
 
 _NOUN = r"(?:images?|imgs?|samples?|examples?|frames?|sequences?|sentences?|words?|tokens?)"
-_PER_SECOND = rf"(?P<noun>{_NOUN}) (?:per )?(?:s|secs?|seconds?)"
+PER_SECOND = rf"(?P<noun>{_NOUN}) (?:per )?(?:s|secs?|seconds?)"
+"""A rate, in lower-case words."""
+
 _COUNT = r"(?:n |num |no |number of |total )?"
 _DEVICE = r"(?:gpus?|devices?|accelerators?)"
 _WORKER = r"(?:workers?|np|n?ranks?|replicas?|process(?:es)?|procs?)"
@@ -23,7 +25,7 @@ _FIELDS: dict[str, str] = {
     "machine": r"machine|hostname|host name|system",
     "global_batch": r"(?:global|total|whole) batch(?: size)?",
     "batch": rf"(?:local )?batch(?: size)?(?: per (?:{_DEVICE}|{_WORKER}))?",
-    "throughput": rf"(?:(?:total|processing|training) )?(?:throughput|speed|rate)(?: {_PER_SECOND})?",
+    "throughput": rf"(?:(?:total|processing|training) )?(?:throughput|speed|rate)(?: {PER_SECOND})?",
     "speedup": r"speed ?ups?(?: ratio| factor)?|scalability|scaling factor",
     "efficiency": r"(?:scaling |parallel )?eff(?:iciency)?",
     "step_seconds": rf"step|{_STEP} (?:time|seconds)|(?:time|seconds) per {_STEP}",
@@ -49,6 +51,15 @@ _UNITS = {
     **dict.fromkeys(("percent", "%"), "%"),
     "x": "x",
 }
+FIELDS = tuple(_FIELDS)
+"""Everything that a column can mean."""
+
+# What trackers put before the name of a metric: `train/samples_per_second`, `run 7 - throughput`.
+_TRACKED = re.compile(
+    r"(?:.* - )?(?:(?:train|training|perf|performance|summary|config|metrics?|stats|throughput|timing)[/.])+"
+)
+# Columns that trackers add by themselves, among them the number of a step, which is no time.
+_OF_TRACKERS = re.compile(r"_(?:step|runtime|timestamp|wandb)|.*__(?:min|max)")
 _IN_BRACKETS = re.compile(r"[(\[](.*?)[)\]]")
 # Units other than samples: the table does not give the number per sample.
 _NOT_SAMPLES = ("word", "token")
@@ -74,29 +85,50 @@ class Heading:
 
 def read_heading(text: str) -> Heading:
     """The meaning of a heading, with the unit it names."""
-    lower = text.lower()
+    lower = _TRACKED.sub("", text.lower(), count=1) if _TRACKED.match(text.lower()) else text.lower()
+    if _OF_TRACKERS.fullmatch(lower):
+        return Heading(text, None)
     bracketed = _IN_BRACKETS.search(lower)
     inside = _plain(bracketed[1]) if bracketed else ""
     name = _plain(_IN_BRACKETS.sub(" ", lower))
     unit = _UNITS.get("%" if "%" in lower else inside)
     first, _, last = name.rpartition(" ")
-    if rate := re.fullmatch(_PER_SECOND, name):
+    if rate := re.fullmatch(PER_SECOND, name):
         return _rate(text, rate["noun"])
     if of_steps := re.fullmatch(_TIME_OF_STEPS, name):
         return Heading(text, "seconds", unit, steps=int(of_steps["steps"]))
+    if name == "step" and unit is None:  # its number, more often than its time
+        return Heading(text, None)
     for candidate, its_unit in ((name, unit), (first, _UNITS.get(last) or unit)):
         for field, pattern in _FIELDS.items():
             if candidate and (match := re.fullmatch(pattern, candidate)):
                 if field == "throughput":
-                    inner = re.fullmatch(_PER_SECOND, inside)
+                    inner = re.fullmatch(PER_SECOND, inside)
                     noun = match["noun"] or (inner["noun"] if inner else None)
                     return _rate(text, noun) if noun else Heading(text, field)
                 return Heading(text, field, its_unit)
     return Heading(text, None)
 
 
+def as_field(text: str, field: str) -> Heading:
+    """A heading that the user gave a meaning, with the unit that it names."""
+    heading = read_heading(text)
+    if heading.field == field:
+        return heading
+    words = _plain(text.lower())
+    if field == "throughput":
+        rate = re.search(PER_SECOND, words)
+        return _rate(text, rate["noun"]) if rate else Heading(text, field)
+    return Heading(text, field, _UNITS.get("%" if "%" in text else words.rpartition(" ")[2]))
+
+
 def _rate(text: str, noun: str) -> Heading:
-    return Heading(text, "throughput", f"{noun}/s", not noun.startswith(_NOT_SAMPLES))
+    return Heading(text, "throughput", f"{noun}/s", counts_samples(noun))
+
+
+def counts_samples(unit: str) -> bool:
+    """Whether a rate counts samples; the words of a sample are not known."""
+    return not unit.startswith(_NOT_SAMPLES)
 
 
 def _plain(text: str) -> str:

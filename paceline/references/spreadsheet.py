@@ -1,31 +1,21 @@
 """A user's table from a CSV file."""
 
 import csv
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import DataError, SpecError
+from paceline.errors import DataError
+from paceline.references import cells as cell_texts
 from paceline.references.base import Reference, Row, Series
-from paceline.references.headings import LABELS, Heading, read_heading
-from paceline.units import parse_seconds
+from paceline.references.columns import choose_columns
+from paceline.references.headings import LABELS, Heading
 
 _DELIMITERS = "\t;|,"
-_NOT_GIVEN = {"", "-", "–", "—", "n/a", "na", "none", "null", "nan", "?"}
-_WHOLE = ("workers", "devices", "workers_per_device", "nodes", "batch", "global_batch", "steps", "samples", "updates")
-_TIMES = ("seconds", "step_seconds", "sync_seconds")
-_MAY_BE_ZERO = ("sync_seconds",)
-_SIGNED = ("loss", "val_loss")
 _COUNTS = ("workers", "devices")
-_FIGURES = ("throughput", "speedup", "efficiency", "step_seconds", "seconds", "loss", "val_loss")
+_RATIOS = ("throughput", "speedup", "efficiency")
 _EXAMPLE = "workers,throughput,speedup"
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
-_MINUTES = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(\d+(?:\.\d+)?)s")
-# An efficiency above this is in percent, with or without the sign.
-_MUST_BE_PERCENT = 2
 
 
 @dataclass(frozen=True)
@@ -36,25 +26,33 @@ class Line:
     cells: list[str]
 
 
-def read(path: Path) -> Reference:
-    """Read a table; every combination of strategy, model, feed and series becomes one series."""
+def read(path: Path, chosen: Mapping[str, str] | None = None) -> Reference:
+    """Read a table; every combination of strategy, model, feed and series becomes one series.
+
+    `chosen` has the headings of fields that the user chose, by field; all others are understood by their headings.
+    """
     lines = lines_of(path)
     if len(lines) < 2:
         raise DataError(f"{path} has no rows: write headings ({_EXAMPLE}) and a line per worker count.")
-    headings = _headings(path, lines[0])
-    table = _in_shares([_values(path, line, headings) for line in lines[1:]])
+    rows = [_fitted(path, line, len(lines[0].cells)) for line in lines[1:]]
+    columns = list(zip(*(line.cells for line in rows), strict=True))
+    headings, notes = choose_columns(lines[0].cells, columns, chosen or {}, f"{path}, line {lines[0].number}")
+    headings = [_with_unit(path, heading, columns[index]) for index, heading in enumerate(headings)]
+    table = [_values(path, line, headings) for line in rows]
+    _in_shares(table, headings, columns)
     groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
     for values in table:
         labels = tuple((name, values.pop(name)) for name in LABELS if name in values)
         groups.setdefault(labels, []).append(Row(**values))
-    decimals = _decimals(headings, lines[1:])
+    decimals = _decimals(headings, columns, table)
     rate = next((heading for heading in headings if heading.field == "throughput"), None)
-    unread = [heading.text for heading in headings if heading.field is None and heading.text]
     return Reference(
         name=str(path),
         title=path.name,
         source=f"The file {path}.",
-        notes=(f"Ignored columns: {', '.join(unread)}.",) if unread else (),
+        notes=tuple(notes),
+        used={heading.text: heading.field for heading in headings if heading.field is not None},
+        unused=tuple(heading.text for heading in headings if heading.field is None and heading.text),
         series=tuple(_series(dict(labels), rows, rate, decimals, path.stem) for labels, rows in groups.items()),
     )
 
@@ -82,12 +80,16 @@ def lines_of(path: Path) -> list[Line]:
         raise DataError(f"{path} cannot be read ({error.strerror}): give a CSV file.") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not text ({error}): give a CSV file in UTF-8.") from error
-    return list(_lines(path, text))
-
-
-def _lines(path: Path, text: str) -> Iterator[Line]:
-    """Lines with cells, without blank lines, comments and the separator line of a Markdown table."""
     delimiter = _delimiter(text)
+    lines = list(_lines(path, text, delimiter))
+    cells = (cell for line in lines[1:] for cell in line.cells)
+    if not cell_texts.has_decimal_commas(cells, delimiter, str(path)):
+        return lines
+    return [*lines[:1], *(replace(line, cells=list(map(cell_texts.with_points, line.cells))) for line in lines[1:])]
+
+
+def _lines(path: Path, text: str, delimiter: str) -> Iterator[Line]:
+    """Lines with cells, without blank lines, comments and the separator line of a Markdown table."""
     reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True)
     try:
         for cells in reader:
@@ -106,39 +108,36 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def _headings(path: Path, line: Line) -> list[Heading]:
-    headings = [read_heading(cell) for cell in line.cells]
-    where = f"{path}, line {line.number}"
-    seen: dict[str, str] = {}
-    for heading in headings:
-        if heading.field in seen:
-            raise DataError(
-                f"{where}: {seen[heading.field]!r} and {heading.text!r} both mean {heading.field}: keep one."
-            )
-        if heading.field is not None:
-            seen[heading.field] = heading.text
-    cells = ", ".join(line.cells)
-    if not any(name in seen for name in _COUNTS):
-        raise DataError(f"{where}: none of the headings ({cells}) is a worker count: name one `workers` or `gpus`.")
-    if not any(name in seen for name in _FIGURES):
-        raise DataError(f"{where}: none of the headings ({cells}) is a result: name one `throughput` or `images/s`.")
-    return headings
+def _fitted(path: Path, line: Line, wanted: int) -> Line:
+    """A line with as many cells as there are headings."""
+    cells = line.cells
+    while len(cells) > wanted and not cells[-1]:
+        cells = cells[:-1]
+    if len(cells) != wanted:
+        raise DataError(
+            f"{path}, line {line.number}: {len(cells)} cells, but {wanted} headings; quote numbers with commas, "
+            "and leave cells of unknown values empty."
+        )
+    return Line(line.number, cells)
+
+
+def _with_unit(path: Path, heading: Heading, column: Sequence[str]) -> Heading:
+    """The heading of a rate with the unit of its cells, where they have one: `219 img/s`."""
+    if heading.field != "throughput":
+        return heading
+    units = cell_texts.units_of(column) | ({heading.unit} if heading.unit else set())
+    if len(units) > 1:
+        raise DataError(f"{path}: {heading.text} is in {' and in '.join(sorted(units))}: write all rows in one unit.")
+    unit = next(iter(units), None)
+    return heading if unit == heading.unit else cell_texts.in_unit(heading, unit)
 
 
 def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, Any]:
-    cells = line.cells
-    while len(cells) > len(headings) and not cells[-1]:
-        cells = cells[:-1]
     where = f"{path}, line {line.number}"
-    if len(cells) != len(headings):
-        raise DataError(
-            f"{where}: {len(cells)} cells, but {len(headings)} headings; quote numbers with commas, "
-            "and leave cells of unknown values empty."
-        )
     values: dict[str, Any] = {"line": line.number}
-    for cell, heading in zip(cells, headings, strict=True):
-        if heading.field is not None and cell.lower() not in _NOT_GIVEN:
-            values[heading.field] = _value(cell, heading, where)
+    for cell, heading in zip(line.cells, headings, strict=True):
+        if heading.field is not None and cell.lower() not in cell_texts.NOT_GIVEN:
+            values[heading.field] = cell_texts.read_cell(cell, heading, where)
             if heading.steps is not None:
                 values.setdefault("steps", heading.steps)
     if not any(name in values for name in _COUNTS):
@@ -148,68 +147,22 @@ def _values(path: Path, line: Line, headings: Sequence[Heading]) -> dict[str, An
     return values
 
 
-def _value(cell: str, heading: Heading, where: str) -> Any:
-    field = heading.field or ""
-    if field in (*LABELS, "machine"):
-        return cell
-    refusal = DataError(f"{where}: {heading.text} {cell!r} is not valid: it must be {_rule(field)}.")
-    try:
-        value = _seconds(cell, heading) if field in _TIMES else _number(cell)
-    except ValueError:
-        raise refusal from None
-    least_is_kept = value > 0 or field in _SIGNED or (value == 0 and field in _MAY_BE_ZERO)
-    if not (math.isfinite(value) and least_is_kept):
-        raise refusal
-    if field in _WHOLE:
-        if value != int(value):
-            raise refusal
-        return int(value)
-    percent = heading.unit == "%" or cell.endswith("%")
-    return value / 100 if field == "efficiency" and percent else value
+def _in_shares(table: Sequence[dict[str, Any]], headings: Sequence[Heading], columns: Sequence[Sequence[str]]) -> None:
+    """Turn efficiencies into fractions, whether the column has fractions or percent."""
+    for heading, column in zip(headings, columns, strict=True):
+        if heading.field == "efficiency":
+            known = [(values, cell) for values, cell in zip(table, column, strict=True) if "efficiency" in values]
+            shares = cell_texts.as_shares([c for _, c in known], [v["efficiency"] for v, _ in known], heading)
+            for (values, _), share in zip(known, shares, strict=True):
+                values["efficiency"] = share
 
 
-def _rule(field: str) -> str:
-    if field in _WHOLE:
-        return "a whole number above 0"
-    return "a number" + ("" if field in _SIGNED else " not below 0" if field in _MAY_BE_ZERO else " above 0")
-
-
-def _number(cell: str) -> float:
-    plain = cell.rstrip("%×xX ").strip()
-    return float(plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain)
-
-
-def _seconds(cell: str, heading: Heading) -> float:
-    """`0m33.5s`, `8 min`, `250ms`, or a plain number in the unit of its heading."""
-    if match := _MINUTES.fullmatch(cell.replace(" ", "")):
-        hours, minutes, seconds = (float(part or 0) for part in match.groups())
-        return 3600 * hours + 60 * minutes + seconds
-    try:
-        return _number(cell) * parse_seconds(f"1{heading.unit or 's'}")
-    except ValueError:
-        try:
-            return parse_seconds(cell.replace("min", "m"))
-        except SpecError as error:
-            raise ValueError(cell) from error
-
-
-def _in_shares(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Efficiencies as fractions, whether the column has fractions or percent."""
-    highest = max((values.get("efficiency", 0) for values in table), default=0)
-    if highest <= _MUST_BE_PERCENT:
-        return table
-    return [{**v, "efficiency": v["efficiency"] / 100} if "efficiency" in v else v for v in table]
-
-
-def _decimals(headings: Sequence[Heading], lines: Sequence[Line]) -> dict[str, int]:
-    """Written digits after the decimal point, for columns that ratios are checked with; 92 % has two."""
-    decimals = {}
-    for index, heading in enumerate(headings):
-        if heading.field in ("throughput", "speedup", "efficiency"):
-            cells = [line.cells[index] for line in lines]
-            numbers = [
-                plain for cell in cells if re.fullmatch(r"[\d.]+", plain := cell.rstrip("%×xX ").replace(",", ""))
-            ]
-            percent = heading.field == "efficiency" and any(float(n) > _MUST_BE_PERCENT for n in numbers)
-            decimals[heading.field] = max((len(n.partition(".")[2]) for n in numbers), default=0) + 2 * percent
-    return decimals
+def _decimals(
+    headings: Sequence[Heading], columns: Sequence[Sequence[str]], table: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Written digits after the decimal point, for columns that ratios are checked with."""
+    return {
+        heading.field: cell_texts.decimals(column, [values.get(heading.field) for values in table])
+        for heading, column in zip(headings, columns, strict=True)
+        if heading.field in _RATIOS
+    }

@@ -31,7 +31,9 @@ def file(tmp_path: Path) -> Path:
 
 def test_json_has_exactly_what_is_promised(file: Path) -> None:
     content = projected(file, "--workers", "1..8")
-    assert list(content) == ["law", "curve", "knee_workers", "validated_on", "warnings"]
+    assert list(content) == [
+        *("law", "curve", "knee_workers", "weak_doublings", "validated_on", "warnings", "columns"),
+    ]
     assert [point["workers"] for point in content["curve"]] == list(range(1, 9))
     names = ["workers", "nodes", "batch", "throughput", "step_seconds", "low80", "high80", "low95", "high95", "limit"]
     assert all(list(point) == names for point in content["curve"])
@@ -243,3 +245,36 @@ def test_points_that_cannot_be_are_refused_with_their_line(file: Path, text: str
     finished = paceline("project", file, "--at", at)
     assert finished.returncode == 2
     assert words in finished.stderr
+
+
+def test_all_points_of_a_file_are_printed_and_a_long_range_says_what_it_leaves_out(file: Path) -> None:
+    at = file.with_name("at.csv")
+    at.write_text("workers\n" + "".join(f"{n}\n" for n in (64, *range(1, 199, 2))))
+    printed = paceline("project", file, "--at", at).stdout
+    assert len([line for line in printed.splitlines() if line.startswith("│")]) == 1 + 100
+    assert "of 64 points: --json has all" in paceline("project", file).stdout
+
+
+def test_the_columns_that_were_used_are_named_and_a_doubtful_choice_is_the_users(file: Path) -> None:
+    file.write_text("Name,_step,workers,samples_per_second,loss\na,5,1,219,1\nb,6,2,422,1\nc,7,4,852,1\n")
+    assert projected(file, "--workers", "8")["columns"] == {
+        "used": {"workers": "workers", "samples_per_second": "throughput"},
+        "not_used": ["loss", "Name", "_step"],
+    }
+    printed = paceline("project", file, "--workers", "8").stdout
+    assert "Columns used: workers, samples_per_second (throughput). Not used: loss, Name, _step." in printed
+    file.write_text("workers,a (img/s),b (words/s)\n1,219,5\n2,422,6\n4,852,90\n")
+    assert projected(file, "--columns", "throughput=a (img/s)")["columns"]["not_used"] == ["b (words/s)"]
+    file.write_text("workers,images/s,step_seconds\n1,219,1\n2,422,2\n4,852,3\n")
+    finished = paceline("project", file)
+    assert finished.returncode == 2
+    assert "'images/s' and 'step_seconds' contradict each other" in finished.stderr
+
+
+def test_a_break_even_does_not_depend_on_which_strategy_is_named_first(study: Path) -> None:
+    flags = ("--workers", "8", "--workers-per-node", "1", "--network", "1Gbps,latency=5ms")
+    first = projected(study, *flags, "--strategy", "allreduce", "--break-even", "ps")["break_even"]
+    second = projected(study, *flags, "--strategy", "ps", "--break-even", "allreduce")["break_even"]
+    assert first["strategies"] == list(reversed(second["strategies"]))
+    assert first["crossings"] == second["crossings"]
+    assert (first["bytes_per_second"], first["faster_below"]) == (second["bytes_per_second"], second["faster_below"])

@@ -75,7 +75,9 @@ def test_a_users_file_is_checked_and_findings_carry_its_rows(tmp_path: Path) -> 
     (finding,) = data(finished)["tables"][0]["findings"]
     assert (finding["check"], finding["severity"]) == ("speed-up", "fault")
     assert finding["rows"] == [{"workers": 4, "throughput": 350.0, "speedup": 3.9, "line": 4}]
-    assert "Ignored columns: mood." in paceline("check", file).stdout
+    assert (
+        "Columns used: np (workers), images/s (throughput), speedup. Not used: mood." in paceline("check", file).stdout
+    )
 
 
 def test_names_in_a_users_file_are_text_and_no_markup(tmp_path: Path) -> None:

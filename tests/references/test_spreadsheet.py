@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.errors import DataError
+from paceline.errors import DataError, SpecError
 from paceline.references.audit import audit
 from paceline.references.base import Row
+from paceline.references.columns import parse_columns
 from paceline.references.headings import read_heading
 from paceline.references.spreadsheet import read
 
@@ -133,8 +134,8 @@ def test_series_are_told_apart_by_what_names_them(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     table = read(written(tmp_path, "workers,throughput,mood\n1,10,good\n2,19,fair\n"))
-    assert table.notes == ("Ignored columns: mood.",)
-    assert audit(table) == []
+    assert (table.used, table.unused) == ({"workers": "workers", "throughput": "throughput"}, ("mood",))
+    assert (table.notes, audit(table)) == ((), [])
 
 
 def test_workers_follow_from_devices_and_workers_on_each(tmp_path: Path) -> None:
@@ -149,7 +150,10 @@ def test_workers_follow_from_devices_and_workers_on_each(tmp_path: Path) -> None
         ("workers,throughput\n", "has no rows: write headings"),
         ("a,b\n1,2\n", r"line 1: none of the headings \(a, b\) is a worker count: name one `workers` or `gpus`"),
         ("workers,mood\n1,2\n", r"line 1: none of the headings \(workers, mood\) is a result"),
-        ("workers,np,images/s\n1,1,2\n", "line 1: 'workers' and 'np' both mean workers: keep one"),
+        (
+            "workers,np,images/s\n1,2,2\n",
+            "line 1: 'workers' and 'np' both mean workers and differ: choose one, as in --columns workers=workers",
+        ),
         ("workers,images/s\n1,10\n2\n", "line 3: 1 cells, but 2 headings"),
         ("workers,images/s\n1,1,234\n", "line 2: 3 cells, but 2 headings; quote numbers with commas"),
         ("workers,images/s\n1,fast\n", "line 2: images/s 'fast' is not valid: it must be a number above 0"),
@@ -158,7 +162,15 @@ def test_workers_follow_from_devices_and_workers_on_each(tmp_path: Path) -> None
         ("workers,images/s\n1.5,10\n", "line 2: workers '1.5' is not valid: it must be a whole number above 0"),
         ("workers,images/s\n0,10\n", "line 2: workers '0' is not valid"),
         ("workers,images/s\n,10\n", "line 2: the worker count is missing"),
-        ("workers;images/s\n1;12,5\n", "line 2: images/s '12,5' is not valid"),
+        ("workers;images/s\n1;1,234\n2;2,345\n", "'1,234' is 1234 or 1.234: write it without the comma, or with a p"),
+        ("workers;images/s\n1;12,5\n2;24.5\n", "'12,5' has a decimal comma and '24.5' a decimal point: write all"),
+        ("workers,images/s\n1,12.3k\n", r"images/s '12.3k' is not valid.* Write 12.3 alone, and the unit \(k\)"),
+        (
+            "workers,throughput\n1,219 img/s\n2,400 words/s\n",
+            "throughput is in img/s and in words/s: write all rows in",
+        ),
+        ("workers,step,_step\n1,1,2\n", r"is a result: name one `throughput`.* --columns throughput=HEADING"),
+        ("workers,images/s,words/s\n1,10,20\n2,19,90\n", "both mean throughput and differ: choose one, as in --col"),
         ("workers,time\n1,soon\n", "line 2: time 'soon' is not valid"),
     ],
 )
@@ -184,3 +196,71 @@ def test_faults_of_a_users_table_are_found(tmp_path: Path) -> None:
     assert ("speed-up", "fault", (4,)) in found
     assert ("rate", "fault", (4,)) in found
     assert ("machine", "fault", (5,)) in found
+
+
+def test_decimal_commas_are_read_where_cells_are_divided_by_something_else(tmp_path: Path) -> None:
+    for text in ("workers;images/s\n1;219,5\n2;1.422,25\n", "workers\timages/s\n1\t219,5\n2\t1422,25\n"):
+        assert [row.throughput for row in rows(tmp_path, text)] == [219.5, 1422.25]
+    assert [row.throughput for row in rows(tmp_path, "workers;images/s\n1;219.5\n2;1,422\n")] == [219.5, 1422]
+
+
+def test_a_speed_may_have_its_unit(tmp_path: Path) -> None:
+    table = read(written(tmp_path, "workers;throughput\n1;219,5 img/s\n2;422 img/s\n"))
+    (series,) = table.series
+    assert ([row.throughput for row in series.rows], series.unit) == ([219.5, 422], "img/s")
+    assert series.units_per_sample == 1
+
+
+def test_efficiencies_in_percent_are_divided_once(tmp_path: Path) -> None:
+    text = "workers,efficiency (%)\n1,100\n2,250\n4,90\n"
+    assert [row.efficiency for row in rows(tmp_path, text)] == [1, 2.5, 0.9]
+    assert [row.efficiency for row in rows(tmp_path, "workers,efficiency\n1,100%\n2,250%\n")] == [1, 2.5]
+    mixed = rows(tmp_path, "workers,efficiency\n1,1.0\n2,95\n4,0.9\n")
+    assert [row.efficiency for row in mixed] == [1, 95, 0.9], "one slip does not change the other rows"
+
+
+def test_an_export_of_a_tracker_is_read_by_its_rates_and_not_by_the_number_of_a_step(tmp_path: Path) -> None:
+    text = (
+        "Name,_step,_runtime,config.world_size,train/samples_per_second,train/samples_per_second__MIN\n"
+        "a,100,35,1,219,200\nb,100,33,2,422,400\n"
+    )
+    table = read(written(tmp_path, text))
+    assert [(row.workers, row.throughput, row.step_seconds) for row in table.series[0].rows] == [
+        (1, 219, None),
+        (2, 422, None),
+    ]
+    assert table.used == {"config.world_size": "workers", "train/samples_per_second": "throughput"}
+    assert table.unused == ("Name", "_step", "_runtime", "train/samples_per_second__MIN")
+
+
+def test_a_column_is_what_the_user_says_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, "size,my speed,images/s,lap (ms)\n1,10,99,100\n2,19,98,105\n")
+    table = read(path, {"workers": "size", "throughput": "my speed", "step_seconds": "lap (ms)"})
+    assert [(r.workers, r.throughput, r.step_seconds) for r in table.series[0].rows] == [(1, 10, 0.1), (2, 19, 0.105)]
+    assert table.unused == ("images/s",)
+    with pytest.raises(SpecError, match="has no such heading; it has size, my speed"):
+        read(path, {"workers": "np"})
+    assert parse_columns("workers=size, throughput=my speed") == {"workers": "size", "throughput": "my speed"}
+    with pytest.raises(SpecError, match="write FIELD=HEADING"):
+        parse_columns("size")
+    with pytest.raises(SpecError, match="workers"):
+        parse_columns("worker=size")
+
+
+@pytest.mark.parametrize(
+    ("text", "used", "why"),
+    [
+        ("np,images/s,words/s,speedup\n1,10,20,1\n2,19,90,1.9\n", "images/s", "it fits the other columns"),
+        ("np,batch,step_seconds,words/s,images/s\n1,8,1,99,8\n2,8,1,9,16\n", "images/s", "it fits the other columns"),
+        ("np,rate,speed\n1,10,10\n2,9.5,19\n4,9,36\n", "speed", "the other is the rate of one worker"),
+        ("np,images/s,words/s\n1,10,200\n2,19,380\n", "images/s", "they are proportional"),
+        ("np,images/s,throughput\n1,10,10\n2,19,19\n", "images/s", "they are equal"),
+    ],
+)
+def test_of_two_speeds_the_one_that_fits_is_used_and_the_choice_is_told(
+    tmp_path: Path, text: str, used: str, why: str
+) -> None:
+    table = read(written(tmp_path, text))
+    assert [heading for heading, field in table.used.items() if field == "throughput"] == [used]
+    (note,) = table.notes
+    assert why in note

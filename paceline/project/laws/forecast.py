@@ -9,6 +9,7 @@ import numpy as np
 from paceline.errors import DataError
 from paceline.project.curve import (
     REACH,
+    Knee,
     Point,
     Projected,
     ProjectedCurve,
@@ -70,7 +71,9 @@ class Forecast:
             )
             for i, point in enumerate(points)
         )
-        return ProjectedCurve(self._law(), projected, self._knee(points), VALIDATED_ON, tuple(dict.fromkeys(warnings)))
+        found = self._knee(points)
+        notes = tuple(dict.fromkeys(warnings))
+        return ProjectedCurve(self._law(), projected, found.workers, VALIDATED_ON, notes, found.weak)
 
     def settings(self, points: Sequence[Point]) -> Settings:
         """Points as settings of the laws; what a point leaves open is taken from the table's largest row."""
@@ -117,7 +120,7 @@ class Forecast:
         names = list(together)
         return [names[index] for index in np.argmax(np.stack(list(together.values())), axis=0)]
 
-    def _knee(self, points: Sequence[Point]) -> int | None:
+    def _knee(self, points: Sequence[Point]) -> Knee:
         """The knee up to the largest requested count, on nodes as full as the fullest requested."""
         batch = batch_at(points)
         fullest = None

@@ -1,26 +1,45 @@
 """From a table or records to an answer: select the rows or runs, then fit laws or simulate a step."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from paceline.errors import SpecError
+from paceline.errors import DataError, SpecError
 from paceline.measure.ratios import rate_over
 from paceline.measure.scaling import scaling_rows
+from paceline.numbers import significant
 from paceline.project.curve import Point, ProjectedCurve
 from paceline.project.laws.forecast import forecast
 from paceline.project.laws.table import from_series, one_series
-from paceline.project.questions.whatif import BreakEven, Measured, Progress, Question, break_even, curve
+from paceline.project.questions.break_even import BreakEven, break_even
+from paceline.project.questions.whatif import Measured, Progress, Question, curve
 from paceline.record import Record
 from paceline.references import records as ours
-from paceline.references.base import Reference, Row
+from paceline.references.base import Reference, Row, Series
+from paceline.references.headings import LABELS
 from paceline.settings import Baseline, Role
 from paceline.spec import SETTINGS, with_role
 from paceline.traffic import catalogue
 
 _ENOUGH_COUNTS = 3
 """With at least this many measured worker counts, laws answer, unless the question needs the simulation."""
+
+_OF_LAWS = (
+    *LABELS,
+    "workers",
+    "devices",
+    "nodes",
+    "batch",
+    "global_batch",
+    "throughput",
+    "step_seconds",
+    "sync_seconds",
+)
+"""What laws are fitted to; other columns of a table make no difference."""
+
+_SAME_WORK = 1.5
+"""How far the work of a step may differ between rows before speed and step time contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +57,16 @@ class Answer:
     measured_as: str
     """The measured strategy or series; it may differ from the requested one."""
 
+    used: Mapping[str, str] = field(default_factory=dict)
+    """The columns of a user's table that this answer comes from: what they mean, by heading."""
+
+    unused: tuple[str, ...] = ()
+
 
 def of_table(reference: Reference, series: str | None, points: Sequence[Point]) -> Answer:
     """Answer with laws fitted to the rows of a table."""
     chosen = one_series(reference, series)
+    _require_one_speed(reference, chosen)
     table = from_series(reference.title, chosen)
     rates = table.throughput(table.at, table.seconds)
     known = () if rates is None else zip(table.at.workers, rates, strict=True)
@@ -51,6 +76,25 @@ def of_table(reference: Reference, series: str | None, points: Sequence[Point]) 
         unit=table.unit or "units/s",
         measured=tuple((int(workers), float(rate)) for workers, rate in known),
         measured_as=chosen.label,
+        used={heading: name for heading, name in reference.used.items() if name in _OF_LAWS},
+        unused=(*(heading for heading, name in reference.used.items() if name not in _OF_LAWS), *reference.unused),
+    )
+
+
+def _require_one_speed(reference: Reference, series: Series) -> None:
+    """Refuse a speed and a step time that contradict each other: their product is the work of a step."""
+    work = [
+        row.throughput * row.step_seconds / (row.whole_batch or row.workers)
+        for row in series.rows
+        if row.throughput and row.step_seconds and row.workers
+    ]
+    if not work or max(work) <= _SAME_WORK * min(work):
+        return
+    headings = {name: heading for heading, name in reference.used.items()}
+    speed, step = headings.get("throughput", "throughput"), headings.get("step_seconds", "step_seconds")
+    raise DataError(
+        f"{reference.title}: {speed!r} and {step!r} contradict each other: speed × step time ÷ samples ranges from "
+        f"{significant(min(work))} to {significant(max(work))}. Leave one out, or correct it."
     )
 
 
@@ -72,6 +116,13 @@ class Runs:
             exchanging = [s for s in there if catalogue.exchanges(s)]
             wanted = max(alike or exchanging or there, key=lambda strategy: _fastest(chosen, strategy))
         return cls(records=tuple(r for r in chosen if r.spec.strategy == wanted or _is_alone(r)), strategy=wanted)
+
+    @classmethod
+    def of_pair(cls, records: Sequence[Record], pair: tuple[str, str], series: str | None = None) -> "Runs":
+        """Runs to compare two strategies with: of one that was measured, the same whichever is named first."""
+        wanted = sorted(map(catalogue.check, pair))
+        there = {record.spec.strategy for record in records}
+        return cls.of(records, next((strategy for strategy in wanted if strategy in there), wanted[0]), series)
 
     @property
     def workload(self) -> str:
@@ -108,9 +159,9 @@ class Runs:
             measured_as=self.strategy,
         )
 
-    def break_even(self, point: Point, question: Question, other: str) -> BreakEven:
-        """The bandwidth between nodes at which another strategy is as fast as the one in question."""
-        return break_even(self.simulated, point, question, (question.strategy or self.strategy, other))
+    def break_even(self, point: Point, question: Question, pair: tuple[str, str]) -> BreakEven:
+        """The bandwidths between nodes at which two strategies are equally fast."""
+        return break_even(self.simulated, point, question, pair)
 
     def _limits(self) -> Iterator[str]:
         """Warnings about the machine and the network on which the runs were measured."""

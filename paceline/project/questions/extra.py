@@ -4,22 +4,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from paceline.numbers import count
+from paceline.numbers import count, percent
 from paceline.project.curve import Point, Projected
 from paceline.project.questions.answer import Answer, Runs
+from paceline.project.questions.break_even import Crossing
 from paceline.project.questions.targets import (
     REACH,
     SamplesToTarget,
     TimeToTarget,
     cost_per_unit,
+    odds_of_efficiency,
     time_to_target,
-    workers_worth_having,
 )
 from paceline.project.questions.whatif import Question
 from paceline.project.questions.words import number
 from paceline.units import human_seconds
 
 _MILLION = 1e6
+CERTAIN, _EVEN = 0.9, 0.5
+"""The odds from which on something is said without them, as the low end of an 80 % band has; and of equal chances."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,19 @@ class ExtraAnswer:
 
 
 def worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> ExtraAnswer:
-    """The largest requested worker count that still reaches this efficiency."""
-    most = workers_worth_having(points, alone, efficiency)
-    many = "none of these counts" if most is None else f"up to {count(most, 'worker')}"
-    return ExtraAnswer((f"At an efficiency of {efficiency:.0%} or better: {many}.",), {"workers_worth_having": most})
+    """The largest requested count at which the whole 80 % band has this efficiency, and counts that may have it."""
+    odds = odds_of_efficiency(points, alone, efficiency)
+    counts = [(point.point.workers, chance) for point, chance in zip(points, odds, strict=True) if chance is not None]
+    certain = max((workers for workers, chance in counts if chance >= CERTAIN), default=None)
+    likely = max((workers for workers, chance in counts if chance >= _EVEN), default=None)
+    many = "none of these counts for certain" if certain is None else f"up to {count(certain, 'worker')}"
+    sentence = f"At an efficiency of {efficiency:.0%} or better: {many}"
+    open_counts = [(workers, chance) for workers, chance in counts if chance < CERTAIN and workers > (certain or 0)]
+    if open_counts:
+        workers, chance = max(open_counts) if likely in (None, certain) else (likely, dict(counts)[likely])
+        sentence += f"; {count(workers, 'worker')} with odds of {percent(chance)}"
+    data = {"workers_worth_having": certain, "workers_likely_worth_having": likely, "efficiency_odds": odds}
+    return ExtraAnswer((f"{sentence}.",), data)
 
 
 def costs(answer: Answer, price: float) -> ExtraAnswer:
@@ -76,23 +88,35 @@ def time_to(law: SamplesToTarget, points: Sequence[Projected], what: str) -> Ext
     return ExtraAnswer(sentences, data, {f"time to {what} (80 %)": ["" if t is None else _spelled(t) for t in times]})
 
 
-def break_even(runs: Runs, point: Point, question: Question, other: str) -> ExtraAnswer:
-    """The bandwidth between nodes at which another strategy is as fast, at one point."""
-    own = question.strategy or runs.strategy
-    result = runs.break_even(point, question, other)
+def break_even(runs: Runs, point: Point, question: Question, pair: tuple[str, str]) -> ExtraAnswer:
+    """The bandwidths between nodes at which the second strategy is as fast as the first, at one point."""
+    own, other = pair
+    result = runs.break_even(point, question, pair)
     where = f"With {count(point.workers, 'worker')}"
-    if result.bytes_per_second is None:
+    if not result.crossings:
         slower = other if result.faster_above == own else own
         sentence = f"{where} {result.faster_above} is at least as fast as {slower} at any bandwidth between nodes."
     else:
-        usable = f"{number(8 * result.bytes_per_second / 1e9)} Gbit/s"
-        sentence = (
-            f"{where} {result.faster_below} is faster below {usable} of usable bandwidth between nodes, "
-            f"{result.faster_above} above it."
-        )
+        ends = [f"{_bits(crossing.bytes_per_second)}{_range(crossing)}" for crossing in result.crossings]
+        sentence = f"{where} {result.faster_below} is faster below {ends[0]} of usable bandwidth between nodes"
+        for crossing, end in zip(result.crossings[1:], ends[1:], strict=True):
+            sentence += f", {crossing.faster_below} from there to {end}"
+        sentence += f", {result.faster_above} above it."
+        if len(ends) > 1:
+            sentence += f" The two change places {len(ends)} times."
     return ExtraAnswer(
         (sentence,), {"break_even": {"workers": point.workers, "strategies": [own, other], **asdict(result)}}
     )
+
+
+def _bits(bytes_per_second: float) -> str:
+    return f"{number(8 * bytes_per_second / 1e9)} Gbit/s"
+
+
+def _range(crossing: Crossing) -> str:
+    low = "any" if crossing.low80 is None else _bits(crossing.low80)
+    high = "any" if crossing.high80 is None else _bits(crossing.high80)
+    return f" (80 %: {low} to {high})"
 
 
 def _spelled(time: TimeToTarget) -> str:

@@ -1,9 +1,11 @@
-"""Questions about a curve: time to a loss, cost per sample, and the largest efficient worker count."""
+"""Questions about a curve: time to a loss, cost per sample, and the odds of an efficiency."""
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 
@@ -20,6 +22,7 @@ _NOISE = 0.05
 """The assumed relative scatter of runs around the law, for too few runs to estimate it."""
 
 _WIDE = 3.0
+_LEAST_SPREAD = 1e-6
 _DRAWS = 2048
 _SEED = 20211
 _HOUR_SECONDS = 3600
@@ -200,11 +203,21 @@ def cost_per_unit(point: Projected, price_per_worker_hour: float) -> float | Non
     return point.point.workers * price_per_worker_hour / _HOUR_SECONDS / point.throughput
 
 
-def workers_worth_having(points: Sequence[Projected], alone: Projected, efficiency: float) -> int | None:
-    """The most workers that reach the efficiency: throughput per worker ÷ throughput of one worker alone."""
-    if not alone.throughput:
+def odds_of(point: Projected, least: float) -> float | None:
+    """The probability that throughput is at least this much; None where it is unknown.
+
+    Logarithms are taken as normal on either side of the median, as wide as the 80 % band is there.
+    """
+    if not point.throughput or not point.low80 or not point.high80:
         return None
+    away = math.log(point.throughput / least)
+    side = math.log(point.throughput / point.low80) if away > 0 else math.log(point.high80 / point.throughput)
+    return NormalDist().cdf(Z80 * away / max(side, _LEAST_SPREAD))
+
+
+def odds_of_efficiency(points: Sequence[Projected], alone: Projected, efficiency: float) -> list[float | None]:
+    """The odds at each point that a worker still has this share of the throughput of one worker alone."""
+    if not alone.throughput:
+        return [None] * len(points)
     least = efficiency * alone.throughput / alone.point.workers
-    return max(
-        (p.point.workers for p in points if p.throughput and p.throughput / p.point.workers >= least), default=None
-    )
+    return [odds_of(point, least * point.point.workers) for point in points]

@@ -12,6 +12,7 @@ from paceline.measure.extremes import Z80, Z95
 from paceline.measure.ratios import rate_of, rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.project.curve import (
+    Knee,
     Point,
     Projected,
     ProjectedCurve,
@@ -38,8 +39,6 @@ _FAR = 64
 """More than this multiple of the measured workers gives a warning."""
 
 _SPEED_REACH = 100
-_SLOWEST_BYTES, _FASTEST_BYTES = 1e3, 1e13
-"""The range of the break-even search, in bytes per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +120,17 @@ def curve(measured: Measured, points: Sequence[Point], question: Question, progr
     _require_within_reach(measured.profile, points)
     asked, projected = [], []
     for point in progress(points):
-        asked.append(_SimulatedPoint.of(measured, point, question))
+        asked.append(SimulatedPoint.of(measured, point, question))
         projected.append(asked[-1].projected())
+    found = _knee(measured, points, question)
     notes = dict.fromkeys((*measured.warnings, *(w for each in asked for w in each.profile.warnings)))
     return ProjectedCurve(
         law="simulation",
         points=tuple(projected),
-        knee_workers=_knee(measured, points, question),
+        knee_workers=found.workers,
         validated_on=VALIDATED_ON,
         warnings=(*notes, *_warnings(measured.profile, asked)),
+        weak_doublings=found.weak,
     )
 
 
@@ -144,7 +145,7 @@ VALIDATED_ON = (
 
 
 @dataclass(frozen=True)
-class _SimulatedPoint:
+class SimulatedPoint:
     """One point of a question, ready to be simulated."""
 
     point: Point
@@ -153,7 +154,7 @@ class _SimulatedPoint:
     measured: Measured
 
     @classmethod
-    def of(cls, measured: Measured, point: Point, question: Question) -> "_SimulatedPoint":
+    def of(cls, measured: Measured, point: Point, question: Question) -> "SimulatedPoint":
         profile = measured.profile.at_batch(point.batch or measured.profile.batch)
         host = measured.host
         if question.device_speed != 1:
@@ -164,7 +165,7 @@ class _SimulatedPoint:
             )
         if question.feed_speed != 1:
             profile = profile.with_feed(question.feed_speed)
-        layout = _layout(measured, point, question)
+        layout = layout_of(measured, point, question)
         network = question.network or measured.network
         if layout.nodes > 1 and (network is None or network.between == LinkModel()):
             raise SpecError(
@@ -202,15 +203,18 @@ class _SimulatedPoint:
             limit=limit_of(self.profile, self.setting),
         )
 
+    @property
+    def exchange_error(self) -> float:
+        """Relative standard error that comes from the simulated exchange."""
+        return EXCHANGE_ERROR * max(0.0, self.seconds - self.profile.own_seconds) / self.seconds
+
     def _error(self) -> float:
         """Relative standard error: from the measurement, the simulated exchange, and the extrapolation."""
-        seconds = self.seconds
-        added = max(0.0, seconds - self.profile.own_seconds) / seconds
         doublings = max(0.0, math.log2(self.point.workers / self.profile.measured_workers))
-        return math.sqrt(self.profile.error**2 + (EXCHANGE_ERROR * added) ** 2 + (DISTANCE_ERROR * doublings) ** 2)
+        return math.sqrt(self.profile.error**2 + self.exchange_error**2 + (DISTANCE_ERROR * doublings) ** 2)
 
 
-def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[str]:
+def _warnings(profile: StepProfile, asked: Sequence[SimulatedPoint]) -> list[str]:
     """Warnings about nodes larger than the measured machine, and points far beyond the measured workers."""
     warnings = []
     fullest, devices = max(each.setting.layout.fullest for each in asked), profile.devices_per_node
@@ -222,7 +226,7 @@ def _warnings(profile: StepProfile, asked: Sequence[_SimulatedPoint]) -> list[st
     return warnings + far_beyond([each.point for each in asked], profile.measured_workers, _FAR)
 
 
-def _layout(measured: Measured, point: Point, question: Question) -> Layout:
+def layout_of(measured: Measured, point: Point, question: Question) -> Layout:
     """From the point's nodes, or the requested workers per node; otherwise nodes as full as the measured ones."""
     if point.nodes is not None:
         return Layout.even(point.workers, point.nodes)
@@ -233,50 +237,12 @@ def _layout(measured: Measured, point: Point, question: Question) -> Layout:
     return Layout(point.workers, measured.profile.devices_per_node or 1)
 
 
-def _knee(measured: Measured, points: Sequence[Point], question: Question) -> int | None:
+def _knee(measured: Measured, points: Sequence[Point], question: Question) -> Knee:
     """The knee up to the largest requested count."""
     batch = batch_at(points)
 
     @functools.cache
     def rate(count: int) -> float:
-        return _SimulatedPoint.of(measured, Point(count, None, batch(count)), question).throughput()
+        return SimulatedPoint.of(measured, Point(count, None, batch(count)), question).throughput()
 
     return knee(lambda counts: [rate(count) for count in counts], max(point.workers for point in points))
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """Where one strategy stops being faster than another."""
-
-    bytes_per_second: float | None
-    """Usable bandwidth between nodes at which both are equally fast; None if one is faster at any bandwidth."""
-
-    faster_below: str
-    faster_above: str
-
-
-def break_even(measured: Measured, point: Point, question: Question, strategies: tuple[str, str]) -> BreakEven:
-    """The bandwidth between nodes at which two strategies are equally fast, at the question's latency."""
-    network = question.network
-    if network is None or _layout(measured, point, question).nodes == 1:
-        raise SpecError(
-            "A break-even bandwidth needs a network between at least two nodes: give both, as in "
-            "--network 1Gbps,latency=50us --workers-per-node 1."
-        )
-
-    def ahead(bandwidth: float) -> float:
-        """Seconds by which the first is faster."""
-        link = LinkModel(bandwidth, network.between.latency_seconds)
-        there = replace(question, network=replace(network, between=link))
-        first, second = (_SimulatedPoint.of(measured, point, replace(there, strategy=s)).seconds for s in strategies)
-        return second - first
-
-    slow, fast = (strategies[0] if ahead(b) >= 0 else strategies[1] for b in (_SLOWEST_BYTES, _FASTEST_BYTES))
-    if slow == fast:
-        return BreakEven(None, slow, fast)
-    low, high = math.log(_SLOWEST_BYTES), math.log(_FASTEST_BYTES)
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = (ahead(math.exp(middle)) >= 0) == (slow == strategies[0])
-        low, high = (middle, high) if below else (low, middle)
-    return BreakEven(math.exp((low + high) / 2), slow, fast)

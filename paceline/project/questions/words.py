@@ -17,6 +17,7 @@ def data(curve: ProjectedCurve) -> dict[str, Any]:
         "law": curve.law,
         "curve": [_flat(p) for p in curve.points],
         "knee_workers": curve.knee_workers,
+        "weak_doublings": [list(stretch) for stretch in curve.weak_doublings],
         "validated_on": curve.validated_on,
         "warnings": list(curve.warnings),
     }
@@ -47,13 +48,19 @@ def sentences(curve: ProjectedCurve, unit: str) -> list[str]:
         lines.append("No knee in range: doubling the workers still adds at least 50 %.")
     else:
         lines.append(f"The knee is at {count(knee, 'worker')}: doubling the workers adds less than 50 %.")
+    if curve.weak_doublings:
+        weak = " and ".join(
+            count(first, "worker") if first == last else f"{first:,} to {last:,} workers"
+            for first, last in curve.weak_doublings
+        )
+        lines.append(f"The curve is not concave: doubling {weak} adds less than 50 %, and later doublings add more.")
     return lines
 
 
 def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Cells by heading, without columns that are unknown at every point.
 
-    A long range is reduced to doublings and its last point, so that it fits on a page.
+    A long range of counts is reduced to doublings and its last point; points of a list or file are all kept.
     """
     cells_by_heading: dict[str, Sequence[str]] = {
         "workers": [str(p.point.workers) for p in points],
@@ -71,15 +78,22 @@ def columns(points: Sequence[Projected], more: Mapping[str, Sequence[str]]) -> d
 
 
 def shown(points: Sequence[Projected], most: int = _ROWS) -> list[int]:
-    """Indices of the points that fit on a page: all of them, or doublings and the last."""
-    if len(points) <= most:
+    """Indices of the points to print: all of them, except that a long range is reduced to doublings and its last."""
+    counts = [point.point.workers for point in points]
+    if len(points) <= most or counts != list(range(counts[0], counts[0] + len(counts))):
         return list(range(len(points)))
     kept, next_count = [], 1
-    for index, p in enumerate(points):
-        if p.point.workers >= next_count or index == len(points) - 1:
+    for index, count_here in enumerate(counts):
+        if count_here >= next_count or index == len(points) - 1:
             kept.append(index)
-            next_count = 2 * p.point.workers
+            next_count = 2 * count_here
     return kept
+
+
+def about_table(points: Sequence[Projected]) -> list[str]:
+    """Where the table leaves points out, how many there are and where the rest is."""
+    kept = len(shown(points))
+    return [f"The table shows {kept} of {len(points):,} points: --json has all."] if kept < len(points) else []
 
 
 def band(low: float | None, high: float | None) -> str:

@@ -9,14 +9,15 @@ from project.laws.tables import table
 from paceline.errors import DataError
 from paceline.project.curve import Point, Projected
 from paceline.project.laws.forecast import forecast
+from paceline.project.questions.extra import worth_having
 from paceline.project.questions.targets import (
     Reached,
     cost_per_unit,
     fit_samples,
+    odds_of_efficiency,
     reached,
     read_runs,
     time_to_target,
-    workers_worth_having,
 )
 from paceline.record import Record
 
@@ -72,13 +73,23 @@ def test_more_workers_shorten_it_until_the_batch_is_too_large() -> None:
     assert seconds[2] < 2 * seconds[3]
 
 
-def test_cost_and_workers_worth_having() -> None:
+def test_cost_and_the_odds_of_an_efficiency() -> None:
     assert cost_per_unit(point(4, 100), 9) == pytest.approx(4 * 9 / 3600 / 100)
     assert cost_per_unit(point(4, None), 9) is None
+    points = [point(n, r) for n, r in ((1, 100), (2, 190), (4, 330), (8, 400))]  # 80 %: a tenth either way
+    odds = odds_of_efficiency(points, points[0], 0.8)
+    assert [None if chance is None else round(chance, 2) for chance in odds] == [1.0, 0.98, 0.65, 0.0]
+    assert odds_of_efficiency([point(2, None)], points[0], 0.8) == [None]
+    assert odds_of_efficiency(points, point(1, None), 0.8) == [None] * 4
+
+
+def test_an_efficiency_is_claimed_only_where_the_low_end_of_the_band_has_it() -> None:
     points = [point(n, r) for n, r in ((1, 100), (2, 190), (4, 330), (8, 400))]
-    assert [workers_worth_having(points, points[0], e) for e in (0.99, 0.9, 0.8, 0.1)] == [1, 2, 4, 8]
-    assert workers_worth_having(points[2:], points[0], 0.9) is None
-    assert workers_worth_having(points, point(1, None), 0.5) is None
+    found = worth_having(points, points[0], 0.8)
+    assert found.sentences == ("At an efficiency of 80% or better: up to 2 workers; 4 workers with odds of 65 %.",)
+    assert (found.data["workers_worth_having"], found.data["workers_likely_worth_having"]) == (2, 4)
+    none = worth_having(points[3:], points[0], 0.8)
+    assert "none of these counts for certain; 8 workers with odds of 0 %" in none.sentences[0]
 
 
 def run(folder: Path, batch: int, workers: int = 1, *, validated: bool = False, noise: float = 0.0) -> Record:

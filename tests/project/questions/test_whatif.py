@@ -12,8 +12,9 @@ import pytest
 from explain.situations import ALONE, USUAL, Situation, alone, write
 
 from paceline.errors import DataError, SpecError
-from paceline.project.curve import Point, Projected
-from paceline.project.questions.whatif import Measured, Question, break_even, curve
+from paceline.project.curve import Point, Projected, ProjectedCurve
+from paceline.project.questions.break_even import break_even
+from paceline.project.questions.whatif import Measured, Question, curve
 from paceline.project.simulation.calibrate import MESSAGE_SECONDS, fit_host, fit_network
 from paceline.project.simulation.grouping import Gradient
 from paceline.project.simulation.network import HostCost, Layout, LinkModel, SimulatedNetwork
@@ -243,17 +244,19 @@ def test_an_unknown_strategy_is_refused_with_the_nearest(measured: Measured) -> 
         at(measured, 2, strategy="alreduce")
 
 
-def test_the_knee_is_where_a_doubling_first_brings_less_than_half(measured: Measured) -> None:
-    slow = SimulatedNetwork(between=LinkModel(2e7, 2e-4))
-    knee = curve(measured, [Point(workers=512, nodes=None, batch=None)], Question(network=slow)).knee_workers
+def test_the_knee_is_where_doublings_stop_bringing_half_and_weak_ones_before_are_named(measured: Measured) -> None:
+    def found(latency: float) -> ProjectedCurve:
+        asked = Question(network=SimulatedNetwork(between=LinkModel(2e7, latency)))
+        return curve(measured, [Point(workers=n) for n in (1, 256, 512)], asked)
+
+    steady = found(2e-4)
+    assert steady.knee_workers is None, "what a ring sends hardly grows, so doublings pay once the first is made"
+    assert steady.weak_doublings
+    knee = found(2e-2).knee_workers
     assert knee is not None
-
-    def gain(workers: int) -> float:
-        alone, doubled = (known(at(measured, n, network=slow).throughput) for n in (workers, 2 * workers))
-        return doubled / alone
-
-    assert gain(knee) < 1.5
-    assert knee == 1 or gain(knee - 1) >= 1.5
+    rates = {p.point.workers: p.throughput or 0 for p in found(2e-2).points}
+    assert knee < 256
+    assert rates[512] < 1.5 * rates[256]
 
 
 def test_the_knee_of_points_that_divide_a_batch_is_that_of_the_divided_batch(measured: Measured) -> None:
@@ -362,3 +365,17 @@ def test_a_warning_about_many_points_is_given_once(measured: Measured) -> None:
         "Up to 8 workers on one node were requested, but the measured machine has 2 devices: a node with 8 equal "
         "devices is assumed."
     ]
+
+
+def test_a_break_even_is_the_same_whichever_strategy_is_named_first_and_has_a_band(measured: Measured) -> None:
+    question = Question(network=SimulatedNetwork(between=LinkModel(1e9, 10 * MS)))
+    pair = ("allreduce:overlap=off", "ps:place=own")
+    free = replace(measured, host=HostCost())
+    there, back = (
+        break_even(free, Point(workers=4, nodes=4), question, strategies) for strategies in (pair, (pair[1], pair[0]))
+    )
+    assert there == back
+    (crossing,) = there.crossings
+    assert crossing.low80 is None or crossing.low80 < crossing.bytes_per_second
+    assert crossing.high80 is None or crossing.high80 > crossing.bytes_per_second
+    assert break_even(measured, Point(workers=4, nodes=4), question, (pair[0], pair[0])).crossings == ()

@@ -33,3 +33,10 @@ def test_the_knee_is_given_with_what_it_means(knee: int | None, sentence: str) -
 def test_cost_without_throughput_is_unavailable() -> None:
     answer = Answer(curve=curve(UNKNOWN), subject="s", unit="images/s", measured=(), measured_as="s")
     assert costs(answer, 2.5).sentences == ("Cost unavailable: throughput unknown.",)
+
+
+def test_a_curve_that_is_not_concave_is_said_to_be() -> None:
+    lifted = ProjectedCurve("ring", (KNOWN,), None, "tables", (), weak_doublings=((1, 1), (5, 8)))
+    assert (
+        "not concave: doubling 1 worker and 5 to 8 workers adds less than 50 %" in words.sentences(lifted, "img/s")[-1]
+    )
