@@ -82,6 +82,21 @@ class Interrupted(RunError):
     """The user stopped the run."""
 
 
+def cause_line(text: str) -> str:
+    """The line of an error's text that names the cause: the first, or where a traceback begins in it, the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    before, traceback, _ = lines[0].partition("Traceback (most recent call last)")
+    return before + lines[-1] if traceback else lines[0]
+
+
+def in_one_line(text: str, file: object) -> str:
+    """The cause in one line and, where the text has more lines, the file that holds them all."""
+    line = cause_line(text)
+    return line if line == text.strip() else f"{line} (the whole text is in {file})"
+
+
 def by_name(name: str) -> type[PacelineError]:
     """The class called `name`, so that an error raised in a worker keeps its type in the parent."""
     named = globals().get(name)

@@ -26,9 +26,9 @@ def workloads() -> None:
 
 def strategies() -> None:
     """List the strategies and their options."""
-    from rich.console import Console
     from rich.table import Table
 
+    from paceline.cli.terminal import console
     from paceline.traffic.catalogue import MEMBERS
     from paceline.traffic.combinations import combinations
     from paceline.traffic.members import KINDS
@@ -40,7 +40,7 @@ def strategies() -> None:
     table = Table(*heading, title="Which parts combine, as in bf16+allreduce")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console(markup=True).print(table)
     print("By default workers exchange gradients in every step; see docs/choose-a-strategy.md.")
 
 
@@ -52,15 +52,16 @@ def feeds() -> None:
 
 
 def _print(what: str, rows: Iterable[tuple[str, str, type[Any]]]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from paceline.cli.terminal import console
 
     table = Table(show_lines=True)
     for heading in (what, "what it is", "options (default)"):
         table.add_column(heading)
     for name, summary, options in rows:
         table.add_row(name, summary, "\n".join(_options(options)) or "none")
-    Console().print(table)
+    console(markup=True).print(table)
 
 
 def _options(options: type[Any]) -> Iterable[str]:

@@ -19,15 +19,16 @@ _GOOD, _MISSING = "[green]yes[/green]", "[yellow]no[/yellow]"
 
 def doctor() -> None:
     """Show what this machine offers (devices, backends, engines, data), what is missing, and how to get it."""
-    from rich.console import Console
     from rich.table import Table
+
+    from paceline.cli.terminal import console
 
     table = Table(title=f"paceline on {platform.node()}", title_justify="left")
     for heading in ("what", "here", "details, or how to get it"):
         table.add_column(heading, overflow="fold")
     for name, good, details in [*_devices(), *_backends(), *_engines(), *_testbed(), *_data()]:
         table.add_row(name, _GOOD if good else _MISSING, details)
-    Console().print(table)
+    console(markup=True).print(table)
 
 
 def _devices() -> Iterator[tuple[str, bool, str]]:

@@ -35,9 +35,8 @@ def explain(
       paceline explain runs/… --trace trace.json --steps 20-29
     """
     # Imported here, so that --help answers at once.
-    from rich.console import Console
-
     from paceline.breakdown.trace import parse_steps, write_trace
+    from paceline.cli.terminal import console
     from paceline.explain.data import as_data
     from paceline.explain.tables import print_account
     from paceline.explain.verdict import account
@@ -53,9 +52,7 @@ def explain(
     if json:
         print(json_format.dumps(as_data(explained), indent=2, allow_nan=False))
     else:
-        print_account(explained, Console(highlight=False, soft_wrap=True))
+        print_account(explained, console(markup=True, soft_wrap=True))
     if trace is not None:
         written = write_trace(found.runs[0], trace, chosen)
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"{written} steps in {trace}: open it at https://ui.perfetto.dev."
-        )
+        console(stderr=True, soft_wrap=True).print(f"{written} steps in {trace}: open it at https://ui.perfetto.dev.")

@@ -4,9 +4,10 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from paceline.cli.terminal import console as plain_console
 from paceline.errors import OutputError
 from paceline.measure.emulation import host_was_limit
 from paceline.measure.links import in_words
@@ -54,11 +55,12 @@ def interval(throughput: Throughput) -> str:
 
 def print_summary(record: Record, folder: Path) -> None:
     """Print the summary of a run, on one screen."""
-    console = Console(highlight=False)
+    console = plain_console()
     spec, learning = record.spec, record.learning
     console.print(
-        f"[bold]{spec.workload}[/bold] · {spec.strategy} · {count(spec.workers, 'worker')} on "
-        f"{count(record.devices, 'device')} · batch {record.batch} per worker, {learning.global_batch} in total"
+        Text.assemble((spec.workload, "bold")),
+        f"· {spec.strategy} · {count(spec.workers, 'worker')} on {count(record.devices, 'device')} · "
+        f"batch {record.batch} per worker, {learning.global_batch} in total",
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
     limit = host_was_limit([record])
@@ -87,7 +89,7 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
     for text in filter(None, (*record.failures, limit, *record.warnings)):
-        console.print(f"[yellow]note:[/yellow] {text}")
+        console.print(Text("note:", style="yellow"), text)
 
 
 def number(value: float | None) -> str:

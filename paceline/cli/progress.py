@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from paceline.cli.output import number
+from paceline.cli.terminal import console as plain_console
 from paceline.engines.base import Display
 from paceline.engines.plan import Plan
 from paceline.numbers import significant
@@ -48,9 +49,9 @@ class BarDisplay:
         self._pace = _Pace(spec.slow_motion)
         self._begun = time.monotonic()
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -120,7 +121,7 @@ def _validation_line(result: Validation) -> str:
 @contextlib.contextmanager
 def make_display(plan: Plan) -> Iterator[Display]:
     """The display that fits where stderr goes."""
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     spec = plan.spec
     title = f"{spec.workload} · {spec.strategy} · {spec.workers}w"
     if not console.is_terminal:

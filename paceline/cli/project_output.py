@@ -22,10 +22,11 @@ _PATIENCE_SECONDS, _REFRESH_SECONDS, _LINE_SECONDS = 2.0, 0.5, 5.0
 
 def shown_progress(points: "Sequence[Point]") -> "Iterator[Point]":
     """Yield the points one by one; after two seconds show progress on stderr, as a bar or a line every few seconds."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True, highlight=False)
+    from paceline.cli.terminal import console as plain_console
+
+    console = plain_console(stderr=True)
     with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
         task, due = bar.add_task("simulating", total=len(points), visible=False), time.monotonic() + _PATIENCE_SECONDS
         for done, point in enumerate(points):
@@ -62,26 +63,26 @@ def print_json(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
 
 def print_answer(answer: "Answer", further: "Sequence[ExtraAnswer]") -> None:
     """Print the sentences first, then the table and what it was made of."""
-    from rich.console import Console
+    from rich.text import Text
 
+    from paceline.cli.terminal import console as plain_console
     from paceline.project.questions import words
     from paceline.references.words import about_columns
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     first, *others = words.sentences(answer.curve, answer.unit)
     for sentence in (f"{answer.subject}: {first}", *others, *(s for each in further for s in each.sentences)):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     more = {heading: cells for each in further for heading, cells in each.columns.items()}
     _print_table(words.columns(answer.curve.points, more), console)
     for line in words.about_table(answer.curve.points):
-        console.print(line, markup=False)
+        console.print(line)
     if answer.used:
-        console.print(about_columns(answer.used, answer.unused), markup=False)
-    console.print(f"law: {answer.curve.law}", markup=False)
-    console.print(f"validated on {answer.curve.validated_on}", markup=False)
+        console.print(about_columns(answer.used, answer.unused))
+    console.print(f"law: {answer.curve.law}")
+    console.print(f"validated on {answer.curve.validated_on}")
     for warning in answer.curve.warnings:
-        console.print("[yellow]warning[/yellow]", end=" ")
-        console.print(warning, markup=False)
+        console.print(Text("warning", style="yellow"), warning)
 
 
 def _print_table(columns: dict[str, list[str]], console: "Console") -> None:

@@ -265,9 +265,9 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _console() -> "Console":
-    from rich.console import Console
+    from paceline.cli.terminal import console
 
-    return Console(highlight=False, soft_wrap=True)
+    return console(markup=True, soft_wrap=True)
 
 
 def _safe(text: str) -> str:

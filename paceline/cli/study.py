@@ -112,11 +112,10 @@ def study(
     if dry_run:
         return
     if len(contents.records) < len(grid.in_turns()):
-        from rich.console import Console
-
         from paceline.cli.study_progress import StudyProgress
+        from paceline.cli.terminal import console
 
-        contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats), pace)
+        contents = carry_out(grid, store, engine, StudyProgress(console(stderr=True), asked.repeats), pace)
     else:
         _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
     _show(grid, contents, store, csv, as_json=json)
@@ -249,9 +248,8 @@ def _inspected(grid: "Grid", contents: "Contents") -> "tuple[Grid, Pace]":
 
 
 def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", *, as_json: bool) -> None:
-    from rich.console import Console
-
     from paceline.cli.study_output import print_table, printing
+    from paceline.cli.terminal import console
     from paceline.engines.local import LocalEngine
     from paceline.studies.table import grid_table, plain, rows_of
 
@@ -270,15 +268,14 @@ def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", *, as_json: bo
             cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
             print(_grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=table.notes))
             return
-        print_table(table, Console(highlight=False))
+        print_table(table, console())
         expected = f"{seconds}." if seconds is not None else _NOT_KNOWN
         print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}")
 
 
 def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
-    from rich.console import Console
-
     from paceline.cli.study_output import print_table, printing
+    from paceline.cli.terminal import console
     from paceline.studies.table import epoch_table, make_table, rows_of, to_csv
 
     rows = rows_of(grid, contents)
@@ -295,7 +292,7 @@ def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, 
             print(jsons.dumps(_as_object(grid, rows, tables, contents, store), indent=2))
             return
         for table in filter(lambda table: table.texts, tables):
-            print_table(table, Console(highlight=False))
+            print_table(table, console())
 
 
 def _as_object(

@@ -140,7 +140,8 @@ def fit_links(setting: MeasuredSetting) -> Links | None:
     taken = [points for run in setting.runs if (points := _services(run))]
     if not taken:
         return None
-    points = np.median(np.array(taken), axis=0)
+    alike = [points for points in taken if len(points) == len(taken[0])]  # a resumed run may have other buckets
+    points = np.median(np.array(alike), axis=0)
     sizes, seconds = points[:, 0], points[:, 1]
     latency, per_byte = None, float(seconds.sum() / sizes.sum())
     line = fit_line(sizes, seconds)

@@ -60,7 +60,7 @@ def _phases(setting: MeasuredSetting) -> Table:
     if len(setting.workers) > 1:
         table.add_row("mean", *_cells(setting.phases), "", "")
     for worker in setting.workers[:_MOST_WORKERS]:
-        table.add_row(f"{worker.rank} {worker.device}", *_cells(worker.phases), *_own(worker))
+        table.add_row(escape(f"{worker.rank} {worker.device}"), *_cells(worker.phases), *_own(worker))
     left = len(setting.workers) - _MOST_WORKERS
     if left > 0:
         table.add_row(f"… {left} more: --json")

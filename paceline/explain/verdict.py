@@ -9,12 +9,13 @@ from paceline.breakdown.comparison import Comparison, comparisons
 from paceline.breakdown.gap import LABELS, Gap
 from paceline.breakdown.setting import MeasuredSetting
 from paceline.breakdown.steps import ENOUGH_STEPS
+from paceline.errors import in_one_line
 from paceline.explain import computing, exchanging, feeding, linking, recurring, updating, waiting
 from paceline.explain.cause import Cause
 from paceline.measure.runs import StoredRuns, of_one_machine
 from paceline.measure.stats import Figure
 from paceline.numbers import count, ms, percent
-from paceline.record import SIDECAR_NAME
+from paceline.record import FILE_NAME, SIDECAR_NAME
 
 FINDERS: tuple[Callable[[Comparison], Iterator[Cause]], ...] = (
     feeding.slow_input,
@@ -181,7 +182,7 @@ def _two_efficiencies(gap: Gap | None, efficiency: Figure | None) -> Iterator[st
 def _notes(setting: MeasuredSetting) -> Iterator[str]:
     for run in setting.runs:
         for failure in run.record.failures:
-            yield f"{run.folder}: {failure}"
+            yield f"{run.folder}: {in_one_line(failure, run.folder / FILE_NAME)}"
         if run.series is None:
             yield (
                 f"{run.folder} has no readable {SIDECAR_NAME}: this explanation uses the record alone. It does not "

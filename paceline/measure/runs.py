@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import DataError, SpecError
+from paceline.errors import DataError, SpecError, in_one_line
 from paceline.measure import sidecar
 from paceline.measure.scaling import Scaling
 from paceline.measure.series import WorkerSeries
@@ -106,7 +106,7 @@ def _failure(path: Path) -> str:
     file = path / FAILURE_NAME if path.is_dir() else path
     try:
         content = json.loads(file.read_text())
-        return str(content["message"])
+        return in_one_line(str(content["message"]) or str(content["error"]), file)
     except (OSError, ValueError, KeyError, TypeError):
         return f"{file} cannot be read."
 

@@ -58,7 +58,7 @@ def arrivals(results: Results) -> Section | None:
         name="arrivals",
         title=_title(drawn),
         subtitle=f"milliseconds after the mean of the others · {conditions([row for row, _ in drawn])}",
-        definition=_chart(results, strips),
+        specification=_chart(results, strips),
     )
     table = _table(waiting)
     return Section(
@@ -112,7 +112,7 @@ def _name(result: Result, worker: Worker) -> str:
     return f"{result.label} · {worker.name}{last}"
 
 
-def _chart(results: Results, strips: Sequence[_Arrival]) -> alt.LayerChart:
+def _chart(results: Results, strips: Sequence[_Arrival]) -> charts.Datum:
     low, high = np.quantile([mark.late for mark in strips], [_CUT, 1 - _CUT])
     room = 0.05 * (high - low) + 1e-3
     x = alt.X(
@@ -136,7 +136,7 @@ def _chart(results: Results, strips: Sequence[_Arrival]) -> alt.LayerChart:
         marks.encode(x=x, y=charts.row_axis(), color=colour, tooltip=tooltip),
         charts.named_rows(medians),
         shown=shown_first(results, tuple(dict.fromkeys(mark.line for mark in strips))),
-        height=alt.Step(charts.BAND),
+        height=charts.BAND,
     )
 
 

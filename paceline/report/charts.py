@@ -16,11 +16,17 @@ SHOWN = "shown"
 COLUMNS = "legend_columns"
 """The signal that holds the number of columns that fit into a legend; the page sets it."""
 
+CHARACTERS = "legend_characters"
+"""The signal that holds the number of characters that fit into a line of a legend; the page sets it."""
+
+ROW_CHARACTERS = "row_characters"
+"""The signal that holds the number of characters that fit above a bar; the page sets it."""
+
 WIDTH = 760
 """Width of a picture in pixels."""
 
 HEIGHT = 340
-BAND = 42
+BAND = {"step": 42}
 """Height in pixels of a row with its name above its bar."""
 
 BAR = 16
@@ -39,7 +45,8 @@ _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 3], [6, 2, 2, 2])
 
 
 _STYLES = {
-    "ideal": {"strokeDash": [5, 4], "strokeWidth": 1.5},
+    "ideal": {"strokeDash": [0.1, 5], "strokeWidth": 2.4, "strokeCap": "round"},
+    "knee": {"strokeDash": [10, 4], "strokeWidth": 1.2},
     "interval": {"strokeWidth": 1.6},
     "remark": {"align": "right", "fontSize": 12},
     "name": {"align": "left", "baseline": "bottom"},
@@ -59,7 +66,7 @@ def theme(*, dark: bool) -> Datum:
         "view": {"stroke": None},
         "range": {"category": list(_DARK if dark else _LIGHT), "symbol": list(_SHAPES)},
         "axis": {**axis, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelPadding": 6},
-        "legend": {"labelColor": ink, "titleColor": faint, "labelFontSize": 12, "symbolSize": 90, "labelLimit": 420},
+        "legend": {"labelColor": ink, "titleColor": faint, "labelFontSize": 12, "symbolSize": 90},
         "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "frame": "bounds", **sizes},
         "text": {"color": ink, "fontSize": 12},
         "rule": {"color": faint},
@@ -112,8 +119,25 @@ def parts(field: str, names: Sequence[str]) -> alt.Color:
 
 
 def _legend(**more: Any) -> alt.Legend:
-    columns = alt.ExprRef(COLUMNS)
-    return alt.Legend(title=None, orient="top", direction="vertical", columns=columns, symbolLimit=0, **more)
+    """A legend in rows, in the order of the curves; long names get several lines."""
+    columns, names = alt.ExprRef(COLUMNS), wrapped("datum.label", CHARACTERS)
+    return alt.Legend(
+        title=None,
+        orient="top",
+        direction="horizontal",
+        columns=columns,
+        labelExpr=names,
+        labelLimit=0,
+        symbolLimit=0,
+        **more,
+    )
+
+
+def wrapped(text: str, signal: str) -> str:
+    """A Vega expression: the text in lines of at most as many characters as the signal says, broken between words."""
+    most = f"'{{1,' + {signal} + '}}'"
+    pattern = f"'(.' + {most} + ')( +|$)|(.' + {most} + ')'"
+    return f"split(trim(replace({text}, regexp({pattern}, 'g'), '$1$3\\n')), '\\n')"
 
 
 def shape(lines: Sequence[str]) -> alt.Shape:
@@ -127,12 +151,6 @@ def dashes() -> list[list[int]]:
     return [list(dash) for dash in _DASHES]
 
 
-def dash(lines: Sequence[str]) -> alt.StrokeDash:
-    """A dash pattern per curve in addition to its colour."""
-    scale = alt.Scale(domain=list(lines), range=dashes())
-    return alt.StrokeDash("line:N", scale=scale, legend=None, sort=None)
-
-
 def hover(**headings: str) -> list[alt.Tooltip]:
     """Tooltips: every field with its heading."""
     return [alt.Tooltip(f"{field}:N", title=heading) for field, heading in headings.items()]
@@ -140,8 +158,10 @@ def hover(**headings: str) -> list[alt.Tooltip]:
 
 def named_rows(data: alt.Chart) -> alt.Chart:
     """The name of every row above its bar, because a narrow page has no room beside it."""
-    names: alt.Chart = data.mark_text(style="name", dy=2, limit=alt.ExprRef("width"))
-    return names.encode(x=alt.value(0), y=row_axis(), text="name:N")
+    names: alt.Chart = data.transform_calculate(shown_name=wrapped("datum.name", ROW_CHARACTERS)).mark_text(
+        style="name", dy=alt.ExprRef(f"2 - {_LINE} * (length(datum.shown_name) - 1)")
+    )
+    return names.encode(x=alt.value(0), y=row_axis(), text=alt.Text("shown_name:N"))
 
 
 def row_axis() -> alt.Y:
@@ -149,18 +169,33 @@ def row_axis() -> alt.Y:
     return alt.Y("name:N", axis=None, sort=None)
 
 
-def layered(*layers: alt.Chart, shown: Sequence[str], height: int | alt.Step = HEIGHT) -> alt.LayerChart:
-    """Combine layers into one chart as wide as the page, with one selection of curves."""
-    signals = alt.param(name=SHOWN, value=list(shown)), alt.param(name=COLUMNS, value=_columns(shown))
-    together: alt.LayerChart = alt.LayerChart(layer=list(layers)).add_params(*signals)
-    return together.properties(width="container", height=height)
+def layered(*layers: alt.Chart, shown: Sequence[str], height: int | Datum = HEIGHT) -> Datum:
+    """Combine layers into one Vega-Lite chart as wide as the page, with one selection of curves.
+
+    The specification is put together here: Altair would copy every layer several times and check it against its
+    schema, which takes longer than everything else that a page needs. `tests/report` check it.
+    """
+    return {
+        "$schema": alt.SCHEMA_URL,
+        "params": [{"name": name, "value": value} for name, value in _signals(shown).items()],
+        "layer": [layer.to_dict(validate=False, context={"top_level": False}) for layer in layers],
+        "width": "container",
+        "height": height,
+    }
 
 
-def _columns(shown: Sequence[str]) -> int:
-    """Columns of a legend in a picture; the page computes the same for its own width."""
+def _signals(shown: Sequence[str]) -> Datum:
+    """The signals of a picture; the page computes the same for its own width."""
     longest = max(_LEAST_CHARACTERS, *map(len, shown)) if shown else _LEAST_CHARACTERS
-    return max(1, min(_MOST_COLUMNS, int(WIDTH / (longest * _CHARACTER + _SYMBOL))))
+    columns = max(1, min(_MOST_COLUMNS, int((WIDTH - _AXIS) / (longest * _CHARACTER + _SYMBOL))))
+    characters = int(((WIDTH - _AXIS) / columns - _SYMBOL) / _CHARACTER)
+    return {
+        SHOWN: list(shown),
+        COLUMNS: columns,
+        CHARACTERS: characters,
+        ROW_CHARACTERS: int((WIDTH - _MARGIN) / _CHARACTER),
+    }
 
 
 _LEAST_CHARACTERS, _MOST_COLUMNS = 24, 4
-_CHARACTER, _SYMBOL = 6.8, 36  # pixels
+_CHARACTER, _SYMBOL, _AXIS, _MARGIN, _LINE = 7.5, 30, 76, 32, 14  # pixels

@@ -38,7 +38,7 @@ def gap_to_ideal(results: Results) -> Section | None:
         name="gap",
         title=_title(divided),
         subtitle=f"time beyond the ideal step, as a share of a step · {conditions([row for row, _ in divided])}",
-        definition=_chart(results, divided),
+        specification=_chart(results, divided),
     )
     title = "Where the time goes: the gap to ideal"
     return Section(name="gap", title=title, words=tuple(words), charts=(chart,), tables=(_table(divided),))
@@ -56,19 +56,19 @@ def _title(divided: Sequence[tuple[Result, Gap]]) -> str:
     return f"{best.label}: a step takes {ms(gap.seconds)} more than ideal, {ms(seconds)} of it {LABELS[name]}"
 
 
-def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> alt.LayerChart:
+def _chart(results: Results, divided: Sequence[tuple[Result, Gap]]) -> charts.Datum:
     data = charts.chosen(charts.joined(_bars(divided), _names(divided)))
     x = alt.X("share:Q", title="share of a step", axis=charts.axis(format=".0%"), stack="zero")
     bars = data.mark_bar(size=charts.BAR, yOffset=charts.BELOW_NAME).encode(
         x=x,
         y=charts.row_axis(),
         color=charts.parts("component", list(LABELS.values())),
-        order="order:Q",
+        order=alt.Order("order:Q"),
         tooltip=_HOVER,
     )
     names = charts.named_rows(data.transform_filter("datum.order == 0"))
     shown = shown_first(results, lines_of(row for row, _ in divided))
-    return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
+    return charts.layered(bars, names, shown=shown, height=charts.BAND)
 
 
 def _bars(divided: Sequence[tuple[Result, Gap]]) -> Iterator[charts.Datum]:

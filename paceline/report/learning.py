@@ -132,7 +132,7 @@ def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int
     train = (
         data.transform_filter("datum.kind == 'training'")
         .mark_line(strokeWidth=1.8, clip=True)
-        .encode(x=x, y=y, color=colour, strokeDash=dashes, detail="name:N")
+        .encode(x=x, y=y, color=colour, strokeDash=dashes, detail=alt.Detail("name:N"))
     )
     near = data.mark_point(filled=True, size=110, opacity=1, clip=True).encode(
         x=x,
@@ -140,7 +140,7 @@ def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int
         color=colour,
         shape=charts.shape(lines),
         # Points of a line are invisible, but react to hovering.
-        fillOpacity=alt.condition("datum.kind == 'validation'", alt.value(1), alt.value(0)),
+        fillOpacity=alt.FillOpacityValue(0, condition=[{"test": "datum.kind == 'validation'", "value": 1}]),
         tooltip=_HOVER,
     )
     panel = f"{rows[0].panel}: " if len(results.panels) > 1 else ""
@@ -150,7 +150,7 @@ def _chart(results: Results, curves: Sequence[LossCurve], axis: str, number: int
         name=f"loss-against-{'samples' if axis == 'samples' else 'time'}{suffix}",
         title=f"{panel}Loss against {against}",
         subtitle=conditions(rows),
-        definition=charts.layered(train, near, shown=shown_first(results, lines)),
+        specification=charts.layered(train, near, shown=shown_first(results, lines)),
         lines=lines,
     )
 

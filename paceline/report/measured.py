@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paceline.errors import in_one_line
 from paceline.explain.verdict import explain
 from paceline.measure.links import in_words
 from paceline.numbers import count
-from paceline.record import Record
+from paceline.record import FILE_NAME, Record
 from paceline.record_parts import Environment
 from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
@@ -101,7 +102,11 @@ def _warnings(results: Results) -> PageTable:
     for note in explain(best.case).notes:
         warnings.setdefault(_FIGURES.sub("#", note), {})[best.label] = note
     for row in results.rows:
-        recorded = (text for run in row.runs for text in (*run.record.failures, *run.record.warnings))
+        recorded = (
+            in_one_line(text, run.folder / FILE_NAME)
+            for run in row.runs
+            for text in (*run.record.failures, *run.record.warnings)
+        )
         for text in (*row.scaling.notes, *recorded):
             warnings.setdefault(_FIGURES.sub("#", text), {}).setdefault(row.label, text)
     rows = tuple((word(_where(texts)), word(_what(texts))) for texts in warnings.values())

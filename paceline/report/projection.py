@@ -1,13 +1,14 @@
 """Project more workers: the projected curve with its bands, and the measured points."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import altair as alt
 import numpy as np
 
 from paceline.errors import DataError, RequestError
-from paceline.numbers import count
-from paceline.project.curve import Point, Projected
+from paceline.numbers import count, percent
+from paceline.project.curve import KNEE_GAIN, Point, Projected
 from paceline.project.questions import words
 from paceline.project.questions.answer import Answer, Runs
 from paceline.project.questions.points import parse_workers
@@ -28,6 +29,9 @@ _MOST_POINTS = 200
 _LOGARITHMIC = 64
 """Both axes are logarithmic where the most workers are more than this many times the fewest."""
 
+_FAR = 0.1
+"""Where curve and measurement differ by more than this share, the page says so."""
+
 _ROOM = 1.12
 _ABOVE = 2.0
 """How far above the band the ideal line continues."""
@@ -39,7 +43,7 @@ _HOVER = {
     "within95": "95 % band",
     "limit": "limit",
 }
-_LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dashed: ideal"
+_LEGEND = "Line: projected; bands: 80 % and 95 %; points: measured; dotted grey: ideal"
 
 
 def projection(results: Results) -> Section | None:
@@ -58,6 +62,7 @@ def projection(results: Results) -> Section | None:
         return None
     for line, answer in drawn:
         sentences.append(f"{line}: {' '.join(words.sentences(answer.curve, answer.unit))}")
+        sentences.extend(f"{line}: {doubt}" for doubt in _doubts(answer))
     warnings = dict.fromkeys(warning for _, answer in drawn for warning in answer.curve.warnings)
     charted = tuple(
         _on_page(results, line, answer, f"projection-{place}") for place, (line, answer) in enumerate(drawn, 1)
@@ -108,6 +113,33 @@ def _answer(rows: Sequence[Result]) -> Answer:
     return Runs.of(_records(rows), most.record.spec.strategy).ask(points, Question())
 
 
+def _doubts(answer: Answer) -> Iterator[str]:
+    """Where the measurements contradict the curve or its knee."""
+    measured, knee = sorted(answer.measured), answer.curve.knee_workers
+    projected = {p.point.workers: p.throughput for p in answer.curve.points if p.throughput}
+    far = [(n, projected[n], value) for n, value in measured if n in projected and _apart(projected[n], value) > _FAR]
+    if far:
+        n, there, value = max(far, key=lambda item: _apart(item[1], item[2]))
+        side = f"{percent(abs(there / value - 1))} {'above' if there > value else 'below'}"
+        yield (
+            f"At {count(n, 'worker')} the curve is at {words.number(there)} {answer.unit}, {side} the measured "
+            f"{words.number(value)}: rely on the measurement there, and on the band beyond it."
+        )
+    beyond = [(n, value) for n, value in measured if knee is not None and n >= knee]
+    if len(beyond) > 1 and beyond[-1][0] >= 2 * beyond[0][0]:
+        (first, low), (last, high) = beyond[0], beyond[-1]
+        if (high / low) ** (1 / math.log2(last / first)) >= KNEE_GAIN:
+            yield (
+                f"The measurements do not show this knee: from {first:,} to {last:,} workers throughput still grows "
+                f"from {words.number(low)} to {words.number(high)} {answer.unit}."
+            )
+
+
+def _apart(first: float, second: float) -> float:
+    """The larger of two rates ÷ the smaller, − 1."""
+    return max(first, second) / min(first, second) - 1
+
+
 def _on_page(results: Results, line: str, answer: Answer, name: str) -> Chart:
     """A chart in the colour that the curve has elsewhere; it is shown when the curve is."""
     panel = next(row.panel for row in results.rows if row.line == line)
@@ -121,7 +153,7 @@ def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_pag
     projected = alt.Chart(charts.rows({"line": line, **row} for row in _rows(answer)))
     bands = [
         projected.mark_area(opacity=opacity, clip=True).encode(
-            x=x, y=charts.of_field(y, f"low{percent}"), y2=f"high{percent}:Q", color=colour
+            x=x, y=charts.of_field(y, f"low{percent}"), y2=alt.Y2(f"high{percent}"), color=colour
         )
         for percent, opacity in ((95, 0.16), (80, 0.28))
     ]
@@ -141,7 +173,7 @@ def _drawn(answer: Answer, lines: Sequence[str], line: str, name: str, *, on_pag
         subtitle=f"{answer.unit} against workers. {_LEGEND}".replace(
             "points: measured", f"points: measured{as_measured}"
         ),
-        definition=charts.layered(*layers, shown=[line]),
+        specification=charts.layered(*layers, shown=[line]),
         line=line if on_page else None,
     )
 
@@ -199,7 +231,7 @@ def _knee(answer: Answer, x: alt.X) -> Iterator[alt.Chart]:
     knee = answer.curve.knee_workers
     if knee is not None:
         marker = alt.Chart(charts.rows([{"workers": knee}]))
-        yield marker.mark_rule(style="ideal").encode(x=x)
+        yield marker.mark_rule(style="knee").encode(x=x)
         yield marker.mark_text(align="left", dx=5, text=f"knee: {knee}").encode(x=x, y=alt.value(10))
 
 

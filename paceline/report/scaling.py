@@ -1,12 +1,12 @@
 """Show throughput, speed-up and efficiency against the number of workers, with the ideal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import altair as alt
 
 from paceline.measure.stats import Figure
 from paceline.numbers import count, rate
-from paceline.report import charts
+from paceline.report import charts, curves
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
@@ -51,8 +51,8 @@ def throughput(results: Results) -> Section:
     """Units per second against workers, with intervals and the ideal line; a chart per model."""
     drawn = tuple(_throughput(results, panel) for panel in results.panels)
     words = (
-        "The dashed line is the ideal: the rate of one worker alone × devices. Bars are 95 % intervals over the "
-        "repeats, or within the run where there is one.",
+        "The dotted grey line is the ideal: the rate of one worker alone × devices. Intervals are over the repeats, or "
+        f"within the run where there is one. {curves.LEGEND}",
     )
     return Section(name="throughput", title="Throughput against workers", words=words, charts=drawn)
 
@@ -81,8 +81,8 @@ def _throughput(results: Results, panel: str) -> Chart:
     return Chart(
         name=_name("throughput", panel, results),
         title=_best_title(rows, panel, results),
-        subtitle=f"{unit} against workers · {conditions(rows)}",
-        definition=definition,
+        subtitle=f"{unit} against workers · {conditions(rows)}{_hollow(r.scaling.throughput for r in rows)}",
+        specification=definition,
         lines=lines,
     )
 
@@ -95,8 +95,8 @@ def _speedup(results: Results, panel: str) -> Chart:
     return Chart(
         name=_name("speed-up", panel, results),
         title=_titled("Speed-up over one worker", panel, results),
-        subtitle=conditions(rows),
-        definition=charts.layered(*layers, shown=shown_first(results, lines_of(rows))),
+        subtitle=f"{conditions(rows)}{_hollow(r.scaling.speedup for r in rows)}",
+        specification=charts.layered(*layers, shown=shown_first(results, lines_of(rows))),
         lines=lines_of(rows),
     )
 
@@ -106,45 +106,41 @@ def _efficiency(results: Results, panel: str) -> Chart:
     highest = max(1.0, *(r.scaling.efficiency.value for r in rows if r.scaling.efficiency))
     y = alt.Y("value:Q", title="share of ideal", scale=_scale(highest), axis=alt.Axis(format=".0%", tickCount=_TICKS))
     whole = alt.Chart(charts.rows([{"value": 1.0}])).mark_rule(style="ideal").encode(y=y)
+    lines = lines_of(rows)
     return Chart(
         name=_name("efficiency", panel, results),
         title=_titled("Efficiency: share of the ideal throughput", panel, results),
-        subtitle=conditions(rows),
-        definition=charts.layered(whole, *_points(rows, y, "efficiency"), shown=shown_first(results, lines_of(rows))),
-        lines=lines_of(rows),
+        subtitle=f"{conditions(rows)}{_hollow(r.scaling.efficiency for r in rows)}",
+        specification=charts.layered(whole, *_points(rows, y, "efficiency"), shown=shown_first(results, lines)),
+        lines=lines,
     )
+
+
+def _hollow(values: Iterable[Figure | None]) -> str:
+    """What hollow marks mean, where the chart has any."""
+    return " · hollow: uncertain" if any(v is not None and not curves.is_certain(v) for v in values) else ""
 
 
 def _points(rows: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
-    """A curve, its points and their intervals; curves are shifted a little so that no interval covers another."""
-    base = charts.chosen(alt.Chart(charts.rows(map(point, rows)))).transform_calculate(
-        value=f"datum.{name}",
-        low=f"datum.{name}_low",
-        high=f"datum.{name}_high",
-        at=f"datum.workers + {_APART * _span(rows):.6g} * (indexof({charts.SHOWN}, datum.line)"
-        f" - (length({charts.SHOWN}) - 1) / 2) / max(1, length({charts.SHOWN}) / {_FEW})",
+    """A curve of every line; curves are shifted a little so that no interval covers another."""
+    shift = (
+        f"{_APART * _span(rows):.6g} * (indexof({charts.SHOWN}, datum.line) - (length({charts.SHOWN}) - 1) / 2)"
+        f" / max(1, length({charts.SHOWN}) / {_FEW})"
     )
-    x = workers_axis(rows, "at")
+    data = curves.figure(charts.chosen(alt.Chart(charts.rows(map(point, rows)))), name, at=f"datum.workers + {shift}")
     lines = lines_of(rows)
-    colour = charts.colour(lines)
-    yield base.mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=charts.dash(lines))
-    bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-    faint = alt.condition("datum.high > 2 * datum.value || datum.low < datum.value / 2", alt.value(0.3), alt.value(1))
-    yield bars.mark_rule(clip=True, style="interval").encode(
-        x=x, y=charts.of_field(y, "low"), y2="high:Q", color=colour, strokeOpacity=faint
-    )
-    yield base.mark_point(filled=True, size=80, opacity=1).encode(
-        x=x, y=y, color=colour, shape=charts.shape(lines), tooltip=charts.hover(**_HOVER)
-    )
+    yield from curves.curves(data, lines, workers_axis(rows, "at"), y, by=["line"], tooltip=charts.hover(**_HOVER))
 
 
 def _ideals(rows: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
-    """The ideal of the devices that compute; tooltips give it with devices that only host servers."""
+    """The ideal of the devices that compute, with one label; tooltips give it with devices that only host servers."""
     lines = charts.chosen(alt.Chart(charts.rows(_ideal_points(rows)))).transform_calculate(value=f"datum.{name}")
     x = workers_axis(rows, "workers")
-    once = lines.transform_filter("datum.end").transform_aggregate(ends="count()", groupby=["workers", "value"])
-    yield lines.mark_line(style="ideal").encode(x=x, y=y, detail="line:N")
-    yield once.mark_text(style="remark", dx=-6, dy=-8, text="ideal").encode(x=x, y=y)
+    highest = lines.transform_filter("datum.workers > 1").transform_aggregate(end="max(workers)", top="max(value)")
+    yield lines.mark_line(style="ideal").encode(x=x, y=y, detail=alt.Detail("line:N"))
+    yield highest.mark_text(style="remark", dx=-6, dy=-8, text="ideal").encode(
+        x=workers_axis(rows, "end"), y=charts.of_field(y, "top")
+    )
 
 
 def _ideal_points(rows: Sequence[Result]) -> Iterator[charts.Datum]:
@@ -159,8 +155,7 @@ def _ideal_points(rows: Sequence[Result]) -> Iterator[charts.Datum]:
         along[result.workers] = (computing, computing * alone)
     for line, along in by_line.items():
         for workers, (devices, ideal) in along.items():
-            end = workers == max(along) and workers > 1
-            yield {"line": line, "workers": workers, "devices": devices, "ideal": ideal, "end": end}
+            yield {"line": line, "workers": workers, "devices": devices, "ideal": ideal}
 
 
 def point(result: Result) -> charts.Datum:
@@ -169,8 +164,7 @@ def point(result: Result) -> charts.Datum:
     figures = {"throughput": row.throughput, "speedup": row.speedup, "efficiency": row.efficiency}
     values: charts.Datum = {"line": result.line, "workers": result.workers}
     for name, value in figures.items():
-        if value is not None:
-            values |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        values |= curves.columns(name, value)
     devices = count(result.record.devices, "device")
     return {
         **values,

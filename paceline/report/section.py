@@ -1,10 +1,7 @@
 """The parts of a report: sections with paragraphs, tables and charts."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
-
-import altair as alt
 
 from paceline.report.tables import PageTable
 
@@ -22,18 +19,14 @@ class Chart:
     subtitle: str
     """The conditions of the measurement."""
 
-    definition: alt.LayerChart
+    specification: dict[str, Any]
+    """The chart as Vega-Lite, without colours and fonts."""
+
     line: str | None = None
     """The only curve in it; the chart is shown when this curve is."""
 
     lines: tuple[str, ...] | None = None
     """The only curves that it can show; None for all."""
-
-    @cached_property
-    def specification(self) -> dict[str, Any]:
-        """The chart as Vega-Lite, without colours and fonts."""
-        drawn: dict[str, Any] = self.definition.to_dict()
-        return {name: part for name, part in drawn.items() if name != "config"}
 
 
 @dataclass(frozen=True, kw_only=True)

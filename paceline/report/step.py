@@ -124,7 +124,7 @@ def _chart(results: Results, row: Result, bars: Sequence[_Bar], until: float) ->
     y = alt.Y("lane:O", axis=None)
     marks = data.mark_bar(height=15, yOffset=7).encode(
         x=x,
-        x2="to:Q",
+        x2=alt.X2("to"),
         y=y,
         color=charts.parts("part", _PARTS),
         tooltip=charts.hover(label="worker", what="what", length="took"),
@@ -138,8 +138,8 @@ def _chart(results: Results, row: Result, bars: Sequence[_Bar], until: float) ->
         name=f"step-{results.lines.index(row.line) + 1}-{row.workers}",
         title=f"{row.label}: step {bars[0].step}",
         subtitle=row.conditions,
-        definition=charts.layered(
-            marks, names.encode(x=alt.value(0), y=y, text="label:N"), shown=shown, height=lanes * _LANE
+        specification=charts.layered(
+            marks, names.encode(x=alt.value(0), y=y, text=alt.Text("label:N")), shown=shown, height=lanes * _LANE
         ),
         line=row.line,
     )

@@ -32,7 +32,7 @@ def utilisation(results: Results) -> Section | None:
         name="utilisation",
         title=_title(busy),
         subtitle=f"share of time, mean over the devices · {conditions(rows)}",
-        definition=_chart(results, busy),
+        specification=_chart(results, busy),
     )
     return Section(
         name="utilisation", title="How busy the devices were", words=words, charts=(chart,), tables=(_table(busy),)
@@ -68,14 +68,14 @@ def _title(busy: Sequence[tuple[Result, dict[str, float]]]) -> str:
     return f"{best.label}: {who} kept the devices busy for {share:.0f} % of the time"
 
 
-def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) -> alt.LayerChart:
+def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) -> charts.Datum:
     data = charts.chosen(charts.joined(_bars(busy), (_name(row) for row, _ in busy)))
     x = alt.X("share:Q", title="share of time", axis=charts.axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
     bars = data.mark_bar(size=charts.BAR, yOffset=charts.BELOW_NAME, clip=True).encode(
         x=x,
         y=charts.row_axis(),
         color=charts.parts("part", _shown(busy)),
-        order="order:Q",
+        order=alt.Order("order:Q"),
         tooltip=[
             *charts.hover(name="setting", part="busy with"),
             alt.Tooltip("share:Q", title="share of time", format=".1%"),
@@ -84,7 +84,7 @@ def _chart(results: Results, busy: Sequence[tuple[Result, dict[str, float]]]) ->
     )
     names = charts.named_rows(data.transform_filter("datum.order == 0"))
     shown = shown_first(results, lines_of(row for row, _ in busy))
-    return charts.layered(bars, names, shown=shown, height=alt.Step(charts.BAND))
+    return charts.layered(bars, names, shown=shown, height=charts.BAND)
 
 
 def _bars(busy: Sequence[tuple[Result, dict[str, float]]]) -> Iterator[charts.Datum]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.errors import DataError, OutputError
+from paceline.errors import DataError, OutputError, cause_line
 from paceline.files import sync, write_whole
 from paceline.measure import sidecar
 from paceline.migrations import SCHEMA_VERSION
@@ -48,7 +48,7 @@ class FailureNote:
     @property
     def first_line(self) -> str:
         """The error in one line."""
-        return (self.message.strip() or self.error).splitlines()[0]
+        return cause_line(self.message) or self.error
 
 
 @dataclass

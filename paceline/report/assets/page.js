@@ -30,6 +30,10 @@
     return here.length ? here : chart.lines ?? [];
   };
 
+  // How many lines the longest name above a bar takes.
+  const mostLines = (spec, most) =>
+    Math.max(1, ...Object.values(spec.datasets).flat().map((row) => (row.name ? wrapped(row.name, most).length : 1)));
+
   const specification = (chart, place, lines) => {
     const width = place.clientWidth;
     const spec = structuredClone(chart.spec);
@@ -41,9 +45,16 @@
       subtitle: wrapped(chart.subtitle, Math.floor((width - 60) / 7)),
     };
     const longest = Math.max(24, ...lines.map((line) => line.length));
-    const columns = Math.max(1, Math.min(4, Math.floor(width / (longest * 6.8 + 36))));
-    const signals = { [content.shown]: lines, [content.columns]: columns };
-    for (const param of spec.params ?? []) if (param.name in signals) param.value = signals[param.name];
+    // A character has at most 7.5 pixels, and a symbol 30. A legend begins where the axis does; names begin at the edge.
+    const columns = Math.max(1, Math.min(4, Math.floor((width - 76) / (longest * 7.5 + 30))));
+    const signals = {
+      [content.shown]: lines,
+      [content.columns]: columns,
+      [content.characters]: Math.max(8, Math.floor(((width - 76) / columns - 30) / 7.5)),
+      [content.rowCharacters]: Math.max(8, Math.floor((width - 32) / 7.5)),
+    };
+    for (const param of spec.params) if (param.name in signals) param.value = signals[param.name];
+    if (spec.height.step) spec.height.step += 14 * (mostLines(spec, signals[content.rowCharacters]) - 1);
     return spec;
   };
 

@@ -16,7 +16,7 @@ from paceline.references import spreadsheet
 from paceline.references.audit import audit
 from paceline.references.base import Reference
 from paceline.references.findings import Finding, listed
-from paceline.report import charts
+from paceline.report import charts, curves
 from paceline.report.published.counterparts import Counterpart, counterparts
 from paceline.report.published.fields import networks_of, nodes_of
 from paceline.report.results import Results
@@ -65,12 +65,7 @@ class _Point:
         row: charts.Datum = {"ours": self.ours, "whose": self.whose, "name": self.name, "batch": self.batch}
         row |= {"line": self.line, "workers": self.workers, "devices": self.devices}
         for name, value, text in (("speedup", self.speedup, times), ("efficiency", self.efficiency, share)):
-            row |= {
-                name: value.value if value is not None else None,
-                f"{name}_low": value.low if value is not None else None,
-                f"{name}_high": value.high if value is not None else None,
-                f"{name}_text": text(value).text,
-            }
+            row |= {**curves.columns(name, value), f"{name}_text": text(value).text}
         return row
 
 
@@ -92,7 +87,7 @@ def section(results: Results, reference: Reference) -> Section:
         *_missing(pairs, results, reference),
         *_findings(pairs),
         "The comparison covers speed-up and efficiency, not throughput. The last table lists what else differs, and "
-        "known problems of the reference.",
+        f"known problems of the reference. The dotted grey line is the ideal. Of ours: {curves.LEGEND}",
     )
     drawn = any(pair.theirs_speedup is not None for pair in pairs)
     differences = _differences(results, reference, pairs)
@@ -278,33 +273,25 @@ def _drawn(
     )
     return Chart(
         name=f"against-{what}",
-        title=f"{what.capitalize()}: ours solid, {reference.name} dashed",
+        title=f"{what.capitalize()}: ours with large marks, {reference.name} small and dashed",
         subtitle=f"{conditions(results.rows)} · theirs: {reference.source}",
-        definition=definition,
+        specification=definition,
         lines=lines,
     )
 
 
 def _curves(lines: Sequence[str], points: Sequence[_Point], x: alt.X, y: alt.Y, name: str) -> Iterator[alt.Chart]:
-    base = charts.chosen(alt.Chart(charts.rows(point.row for point in points))).transform_calculate(
-        value=f"datum.{name}", low=f"datum.{name}_low", high=f"datum.{name}_high"
-    )
-    colour, shape = charts.colour(lines), charts.shape(lines)
-    theirs = base.transform_filter("!datum.ours")
+    base = charts.chosen(alt.Chart(charts.rows(point.row for point in points)))
+    colour, shape, tooltip = charts.colour(lines), charts.shape(lines), charts.hover(**_HOVER)
+    theirs = curves.figure(base.transform_filter("!datum.ours"), name)
     yield theirs.mark_line(strokeDash=[6, 4], strokeWidth=1.5, opacity=0.8).encode(
-        x=x, y=y, color=colour, detail="name:N", order="workers:Q"
+        x=x, y=y, color=colour, detail=alt.Detail("name:N"), order=alt.Order("workers:Q")
     )
-    ours = base.transform_filter("datum.ours")
-    yield ours.mark_line().encode(x=x, y=y, color=colour, detail="name:N", order="workers:Q")
-    yield (
-        ours.transform_filter("isValid(datum.low) && isValid(datum.high)")
-        .mark_rule(clip=True, style="interval")
-        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
+    yield theirs.mark_point(filled=True, size=30, opacity=1).encode(
+        x=x, y=y, color=colour, shape=shape, tooltip=tooltip
     )
-    for mark, filled in ((theirs, False), (ours, True)):
-        yield mark.mark_point(filled=filled, size=80, opacity=1).encode(
-            x=x, y=y, color=colour, shape=shape, tooltip=charts.hover(**_HOVER)
-        )
+    ours = curves.figure(base.transform_filter("datum.ours"), name)
+    yield from curves.curves(ours, lines, x, y, by=["name"], tooltip=tooltip)
 
 
 def _ours(pairs: Sequence[Counterpart]) -> Iterator[_Point]:

@@ -41,7 +41,7 @@ def line_of(table: PageTable, **wanted: str) -> dict[str, str]:
 
 def points(section: Section) -> list[dict[str, Any]]:
     """Everything that is drawn in the first chart."""
-    layers = section.charts[0].definition.to_dict()["layer"]
+    layers = section.charts[0].specification["layer"]
     found = [point for layer in layers for point in json.loads(layer["data"]["values"]) if "whose" in point]
     return [point for index, point in enumerate(found) if point not in found[:index]]
 
@@ -61,7 +61,7 @@ def test_any_reference_can_be_compared_with_and_its_speeds_are_not_shown(tmp_pat
     section = against.section(results_of(tmp_path, ALONE, {"workers": 2}), reference)
     speeds = {f"{r.throughput:g}" for s in reference.series for r in s.rows if r.throughput and r.throughput > 100}
     shown = {cell.text for table in section.tables for row in table.rows for cell in row}
-    drawn = json.dumps([chart.definition.to_dict() for chart in section.charts])
+    drawn = json.dumps([chart.specification for chart in section.charts])
     assert not speeds & shown
     assert not any(f": {speed}" in drawn for speed in speeds)
     assert reference.source in drawn or not section.charts
@@ -101,7 +101,7 @@ def test_the_chart_has_ours_with_intervals_theirs_dashed_and_the_ideal(tmp_path:
     drawn = points(section)
     assert {point["devices"] for point in drawn if not point["ours"]} == {1, 2, 4, 8}
     assert [point["speedup"] for point in drawn if point["ours"]] == [pytest.approx(1.8)]
-    layers = section.charts[0].definition.to_dict()["layer"]
+    layers = section.charts[0].specification["layer"]
     marks = [layer["mark"] for layer in layers]
     assert any(mark.get("strokeDash") for mark in marks)
     assert any(mark["type"] == "rule" for mark in marks)
