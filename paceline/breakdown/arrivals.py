@@ -34,6 +34,9 @@ class LateWorker:
     longer: Mapping[str, float] = field(default_factory=dict)
     """By part of its own time: the seconds by which it is longer than the others' in most steps."""
 
+    parts_known: bool = False
+    """Whether queueing for a core is apart from the phases; otherwise it is noise in each of them."""
+
 
 def late_workers(steps: Steps) -> tuple[LateWorker, ...]:
     """Workers that are late in most steps, the latest first; never all workers."""
@@ -65,7 +68,8 @@ def uneven_worker(steps: Steps) -> LateWorker | None:
 
 
 def _is_slow(lateness: LateWorker, setting: MeasuredSetting) -> bool:
-    often = lateness.share >= SYSTEMATIC or any(seconds > 0 for seconds in lateness.longer.values())
+    queue_known = lateness.parts_known and any(seconds > 0 for seconds in lateness.longer.values())
+    often = lateness.share >= SYSTEMATIC or queue_known
     return often and lateness.seconds >= WORTH_NAMING * setting.step_seconds
 
 
@@ -85,6 +89,7 @@ def _late(steps: Steps, others_of: Mapping[int, frozenset[int]]) -> dict[int, La
             mean(row.seconds for row in rows) or 0.0,
             mean(row.share for row in rows) or 0.0,
             {name: sum(row.longer.get(name, 0.0) for row in rows) / len(rows) for row in rows for name in row.longer},
+            all(row.parts_known for row in rows),
         )
     return found
 
@@ -97,8 +102,9 @@ def _compared(parts: Mapping[str, Series], total: Series, rank: int, among: Sequ
         more = rows[rank] - rows[among].mean(axis=0)
         if abs(np.median(more)) >= WORTH_NAMING / 2 * total.mean() and _repeats(name, more):
             longer[name] = float(more.mean() if name == QUEUE else np.median(more))
-    late = sum(longer.values()) if max(longer.values(), default=0.0) > 0 else float(np.median(delay))
-    return LateWorker(rank, late, float((delay > 0).mean()), longer)
+    by_parts = QUEUE in parts and max(longer.values(), default=0.0) > 0
+    late = sum(longer.values()) if by_parts else float(np.median(delay))
+    return LateWorker(rank, late, float((delay > 0).mean()), longer, QUEUE in parts)
 
 
 def _repeats(name: str, more: Series) -> bool:

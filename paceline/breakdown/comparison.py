@@ -100,7 +100,17 @@ class Comparison:
         if self.gap is None or self.baseline_phases is None:
             return math.fsum(self.phases.of(name) for name in names)
         scale, base = self.gap.worker_scale, self.baseline_phases
-        return math.fsum(self.phases.of(name) - scale * base.of(name) for name in names)
+        own = (self.phases.of(name) + self.usual_pauses(name) for name in names)
+        return math.fsum(own) - scale * math.fsum(base.of(name) + self.baseline_pauses(name) for name in names)
+
+    def baseline_pauses(self, phase: str) -> float:
+        """Seconds of the phase in which the baseline pauses, in one of its steps."""
+        return self.baseline_steps.pauses(phase) if self.baseline_steps else 0.0
+
+    def usual_pauses(self, phase: str) -> float:
+        """Seconds of pauses that the baseline has, too: they belong to the phase; only more than that is a cause."""
+        scale = self.gap.worker_scale if self.gap else 0.0
+        return min(self.steps.pauses(phase), scale * self.baseline_pauses(phase))
 
     def noticeable(self, seconds: float) -> bool:
         """Whether this many seconds per step are worth mentioning."""

@@ -72,16 +72,18 @@ class Intermittent:
     @property
     def every(self) -> int | None:
         """Its period in steps; None where it is not regular."""
-        return period(self.steps)
+        return period(self.added)
 
 
-def period(steps: Sequence[int]) -> int | None:
-    """The distance between consecutive steps, if nearly all of them are equal; None otherwise."""
+def period(added: Series) -> int | None:
+    """The distance between consecutive long steps, if nearly all are equal and the whole run has them; else None."""
+    steps = np.flatnonzero(added)
     if len(steps) < _PATTERN:
         return None
     gaps = np.diff(steps)
     usual = int(np.median(gaps))
-    return usual if usual > 1 and (gaps == usual).mean() >= _REGULAR_GAPS else None
+    regular = usual > 1 and (gaps == usual).mean() >= _REGULAR_GAPS and len(steps) * usual >= _REGULAR_GAPS * len(added)
+    return usual if regular else None
 
 
 def intermittent(own: OwnTimes, *, noticeable: float) -> tuple[Intermittent, ...]:
@@ -96,6 +98,8 @@ def intermittent(own: OwnTimes, *, noticeable: float) -> tuple[Intermittent, ...
             found.append(_delay(own, None, name, seconds, float(seconds.mean())))
             if seconds is not stalls:
                 added[name] = _beyond(added[name], seconds, least)
+    if len(own.total) == 1:  # what one worker does, all do
+        return tuple(found)
     for name, rows in added.items():
         for rank, seconds in enumerate(rows):
             alike = _alike(seconds)
@@ -149,8 +153,7 @@ def _has_one_origin(own: OwnTimes, seconds: Series) -> bool:
 
     waiting for a busy core is then part of the phases, and the system's slices have one length.
     """
-    regular = period(np.flatnonzero(seconds).tolist()) is not None
-    return regular or (QUEUE in own.parts and bool(_alike(seconds).any()))
+    return period(seconds) is not None or (QUEUE in own.parts and bool(_alike(seconds).any()))
 
 
 def _long(seconds: Series, step: float) -> bool:

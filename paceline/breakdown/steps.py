@@ -99,11 +99,16 @@ class Steps:
         return tuple(np.asarray(sum(parts.values())) for parts in self.steady_parts)
 
     def removed(self, rank: int, phase: str) -> float:
-        """Mean seconds per step of a worker's phase (or `queue`) that come and go."""
-        if not self.own:
-            return 0.0
-        delays = (delay for run in self._delays for delay in run if delay.rank in (None, rank))
-        return sum(float(delay.by_phase[phase].mean()) for delay in delays if phase in delay.by_phase) / len(self.own)
+        """Mean seconds per step of a worker's phase (or `queue`) that come and go, its own and everybody's."""
+        return self._added(rank, phase) + self.pauses(phase)
+
+    def pauses(self, phase: str) -> float:
+        """Mean seconds per step of a phase in which all workers pause at once."""
+        return self._added(None, phase)
+
+    def _added(self, rank: int | None, phase: str) -> float:
+        delays = [delay for run in self._delays for delay in run if delay.rank == rank and phase in delay.by_phase]
+        return sum(float(delay.by_phase[phase].mean()) for delay in delays) / max(1, len(self.own))
 
     def phases(self, worker: Worker) -> Phases:
         """A worker's mean phases without what comes and goes, and without queueing for a core where it was measured."""

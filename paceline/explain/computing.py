@@ -1,7 +1,7 @@
 """Causes of slower compute: shared cores, caches and memory, and communication that uses the core during backward."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.breakdown.comparison import Comparison
 from paceline.breakdown.setting import MeasuredSetting, Worker, mean
@@ -42,15 +42,22 @@ class Compute:
         """Seconds in which a phase computed or waited for a core."""
         return self.cpu[phase] + self.queued[phase]
 
+    def longer(self, blocked: dict[PhaseName, float]) -> "Compute":
+        """The same with so much more time in which it was blocked."""
+        return replace(self, blocked={name: self.blocked[name] + blocked[name] for name in self.blocked})
+
 
 def slower_compute(case: Comparison) -> Iterator[Cause]:
     """Yield what slowed forward and backward; with a baseline, only the time beyond the ideal."""
     now = compute_of(case.steps, case.peers)
     base = compute_of(case.baseline_steps, case.baseline_steps.setting.workers) if case.baseline_steps else None
+    if now is not None and base is not None:
+        now = now.longer({name: case.usual_pauses(name) for name in _COMPUTE})
+        base = base.longer({name: case.baseline_pauses(name) for name in _COMPUTE})
     if now is not None and (case.baseline is None or base is not None):
         yield from _by_thread(case, now, base)
     elif case.baseline is None:
-        core = _core(case.setting, case.peers)
+        core = _core(case.steps, case.peers)
         if core is not None:
             yield from _without_core(case, core.lost, core)
     else:
@@ -187,13 +194,13 @@ def _slower_backward(case: Comparison, excess: float) -> float:
 
 def _cores_or_caches(case: Comparison, seconds: float) -> Iterator[Cause]:
     """Split slower compute by CPU time: time without the core, and more CPU time for the same work."""
-    assert case.baseline is not None
+    assert case.baseline_steps is not None
     assert case.gap is not None
     if not case.noticeable(seconds):
         return
     now, base, scale = (
-        _core(case.setting, case.peers),
-        _core(case.baseline, case.baseline.workers),
+        _core(case.steps, case.peers),
+        _core(case.baseline_steps, case.baseline_steps.setting.workers),
         case.gap.worker_scale,
     )
     if now is None or base is None:
@@ -298,10 +305,11 @@ def _comparable(setting: MeasuredSetting) -> bool:
     return environment.device_kind == "cpu" and environment.threads_per_worker == 1
 
 
-def _core(setting: MeasuredSetting, workers: Sequence[Worker]) -> _Core | None:
+def _core(steps: Steps, workers: Sequence[Worker]) -> _Core | None:
     """The compute of one device by the CPU time of the whole step; None where that says nothing."""
+    setting = steps.setting
     cpu = mean(worker.cpu_seconds for worker in workers)
     if cpu is None or not _comparable(setting):
         return None
-    wall = sum(worker.phases.of(name) for worker in workers for name in _COMPUTE) / len(workers)
+    wall = sum(w.phases.of(name) - steps.removed(w.rank, name) for w in workers for name in _COMPUTE) / len(workers)
     return _Core(wall, cpu * setting.spec.workers_per_device, mean(worker.queued_seconds for worker in workers))

@@ -61,7 +61,7 @@ def why(case: Comparison, worker: Worker, late: LateWorker) -> Delay:
         name = max(late.longer, key=lambda part: late.longer[part])
         if name != QUEUE:
             phase, longer = name, late.longer[name]
-        queued = queued if queued is None else late.longer.get(QUEUE, 0.0)
+        queued = late.longer.get(QUEUE, 0.0) if late.parts_known else queued
     parts: dict[Kind, float] = {}
     if queued is not None:
         parts["queue"] = queued

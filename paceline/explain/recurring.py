@@ -21,17 +21,9 @@ def comes_and_goes(case: Comparison) -> Iterator[Cause]:
     for one in case.steps.recurring:
         if slow_link is not None and one.phase == "exchange":
             continue  # it is the link's
-        seconds = one.cost_seconds - (_of_baseline(case, one.phase) if one.rank is None else 0.0)
+        seconds = one.cost_seconds - (case.usual_pauses(one.phase) if one.rank is None else 0.0)
         if case.noticeable(seconds):
             yield _pause(case, one, seconds) if one.rank is None else _late_at_times(case, one, one.rank, seconds)
-
-
-def _of_baseline(case: Comparison, phase: str) -> float:
-    """What the same pauses cost in as many steps of the baseline."""
-    if case.baseline_steps is None or case.gap is None:
-        return 0.0
-    same = (one.cost_seconds for one in case.baseline_steps.recurring if one.phase == phase)
-    return case.gap.worker_scale * sum(same)
 
 
 def _late_at_times(case: Comparison, one: Recurring, rank: int, seconds: float) -> Cause:
@@ -47,7 +39,7 @@ def _late_at_times(case: Comparison, one: Recurring, rank: int, seconds: float) 
         seconds=seconds,
         rank=rank,
         sentence=f"{worker.name} {late if together else longer} {where}; that costs {ms(seconds)} per step on average",
-        evidence=(f"The cost is {others}, over all {count(one.steps, 'step')}.", *_evidence(one)),
+        evidence=(f"The cost is {others}, over all {count(one.steps, 'step')}.", *_evidence(case, one)),
         remedy=_advice(case, one, rank),
     )
 
@@ -61,7 +53,7 @@ def _pause(case: Comparison, one: Recurring, seconds: float) -> Cause:
         seconds=seconds,
         sentence=f"{who} in {one.phase} {_how_often(one)}, for {ms(one.seconds)}; that costs {ms(seconds)} per step on "
         "average",
-        evidence=tuple(_evidence(one)),
+        evidence=tuple(_evidence(case, one)),
         remedy=_pause_advice(case, one),
     )
 
@@ -74,12 +66,14 @@ def _how_often(one: Recurring) -> str:
     return f"in {one.long_steps:,} of {count(one.steps, 'step')}"
 
 
-def _evidence(one: Recurring) -> Iterator[str]:
+def _evidence(case: Comparison, one: Recurring) -> Iterator[str]:
     listed = ", ".join(map(str, one.examples))
     more = ", …" if one.long_steps > len(one.examples) else ""
     yield f"Long steps: {listed}{more} ({count(one.long_steps, 'step')} of {one.steps:,})."
     if one.long_steps < _PATTERN_STEPS:
         yield "So few long steps do not show whether it happens again: train longer to know."
+    if not all(QUEUE in own.parts for own in case.steps.own) and one.phase != "exchange":
+        yield "Whether it waited for a core in these steps was not measured."
 
 
 def _advice(case: Comparison, one: Recurring, rank: int) -> str:

@@ -5,6 +5,7 @@ process), give it an `around`: a context manager that is entered for the time of
 """
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -132,8 +133,10 @@ def causes(*several: Callable[..., Expected]) -> Callable[[int, tuple[Fault, ...
 @contextlib.contextmanager
 def busy_cores(cores: Sequence[int]) -> Iterator[None]:
     """Another process burns each of these cores."""
-    burn = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
-    processes = [subprocess.Popen([sys.executable, "-c", burn, str(core)]) for core in cores]
+    burn = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile os.getppid() == int(sys.argv[2]): pass"
+    command = [sys.executable, "-c", burn]
+    # Ctrl-C ends the run and not these; they end with this process.
+    processes = [subprocess.Popen([*command, str(c), str(os.getpid())], start_new_session=True) for c in cores]
     try:
         yield
     finally:
@@ -285,7 +288,9 @@ class Trial:
             )
         )
         with self.situation.around(planned):
-            self.engine.run(planned, folder, NoDisplay())
+            record = self.engine.run(planned, folder, NoDisplay())
+        if record.failures:  # the engine ends a run after Ctrl-C, and keeps what it has
+            raise KeyboardInterrupt(record.failures[0])
 
     def _workload(self, faults: tuple[Fault, ...]) -> str:
         options = {"busy": f"{_CORE_SECONDS / max(1, self.workers // 2):g}", "width": self.situation.width}
