@@ -183,7 +183,7 @@ def test_network_is_an_axis_of_a_study(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
