@@ -118,7 +118,7 @@ def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
 def cells(study: Study, site: Site = _ONE_NODE) -> Iterator[Cell]:
     """The requested combinations as an iterator: a grid may be too large to expand."""
     for variant, axes in study.blocks:
-        fit = _Fit(study, axes, site)
+        fit = _Fit(axes, site)
         for combination in itertools.product(*axes.values()):
             yield _cell(study, dict(zip(axes, combination, strict=True)), site, fit=fit, label=variant.label)
 
@@ -146,8 +146,8 @@ def _cell(
     added: bool = False,
 ) -> Cell:
     try:
-        placed = fit.placed(settings) if fit is not None else settings
-        planned = plan(RunSpec.from_dict(_per_run(study, placed)), site)
+        asked = _per_run(study, settings)
+        planned = plan(RunSpec.from_dict(fit.placed(asked) if fit is not None else asked), site)
     except RequestError as error:
         return Cell(settings=settings, key=key_of(settings), problem=str(error), label=label, added=added)
     return Cell(settings=settings, key=key_of(planned.identity), spec=planned.spec, label=label, added=added)
@@ -197,8 +197,7 @@ class _Fit:
     these devices hold equally many workers. Otherwise a curve would mix counts of devices.
     """
 
-    def __init__(self, study: Study, axes: Axes, site: Site) -> None:
-        self._equal_samples = study.equal == "samples"
+    def __init__(self, axes: Axes, site: Site) -> None:
         self._site = site
         self._counts = sorted(count for count in set(axes.get("workers", (1,))) if _is_count(count))
         self._devices: dict[str, int] = {}
@@ -231,11 +230,8 @@ class _Fit:
 
     def _fits(self, settings: Mapping[str, SettingValue], workers: int) -> bool:
         """Whether this many workers find a device each; a request that is wrong in another way is refused later."""
-        apart = {**settings, "workers": workers, "workers_per_device": 1}
-        if self._equal_samples:
-            apart["steps"] = 1
         try:
-            plan(RunSpec.from_dict(apart), self._site)
+            plan(RunSpec.from_dict({**settings, "workers": workers, "workers_per_device": 1}), self._site)
         except DeviceError:
             return False
         except RequestError:

@@ -19,12 +19,12 @@ from paceline.studies import catalogue
 
 # What shortens them: flags of the command itself, which leave the study's workloads and strategies as they are.
 SHORT: dict[str, Sequence[str]] = {
-    "demo": ["--seconds", "0.2s", "--repeats", "1"],
+    "demo": ["--seconds", "0.2s", "--repeats", "1", "--workers", "2"],
     "seed-000": ["--steps", "2", "--feed", "dataset"],
     "seed-001": ["--steps", "2", "--workers", "2"],
     "seed-002": ["--steps", "2", "--workers", "2", "--variant", "ps fused", "--variant", "allreduce 4 packs"],
-    "seed-003": ["--steps", "2", "--workers", "2", "--strategy", "allreduce"],
-    "seed-004": ["--steps", "2", "--workers", "2", "--strategy", "allreduce"],
+    "seed-003": ["--steps", "2", "--workers", "2", "--feed", "synthetic:at=python,prefetch=2"],
+    "seed-004": ["--steps", "2", "--workers", "2", "--variant", "resnet18", "--variant", "bert-base"],
     "vae-mnist": ["--steps", "2", "--validate", "off"],
 }
 IN_A_TESTBED: dict[str, tuple[str, Sequence[str]]] = {

@@ -156,6 +156,7 @@ def test_a_dry_run_of_more_kinds_than_can_be_timed_says_how_the_time_will_be_kno
 def test_a_dry_run_shows_the_grid_and_the_time_and_writes_nothing(tmp_path: Path) -> None:
     small = "vae:channels=2,hidden=8,samples=64"
     told = [small, "--workers", "1,2", "--strategy", "allreduce", "--strategy", "ps", "--seconds", "10s", "--dry-run"]
+    told += ["--batch", "8"]
     finished = study(*told, "--repeats", "2", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert re.search(r"10 runs, 10 of them still to do; expected time: \d+m\d\ds to \d+m\d\ds\.", finished.stdout)
@@ -290,7 +291,7 @@ def started(cwd: Path, scratch: str, *arguments: str) -> "subprocess.Popen[str]"
 
 
 def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path, scratch: str) -> None:
-    slow = ["faulty:faulty:pause=0.05", "--workers", "1,2", "--steps", "60", "--out", "out"]
+    slow = ["faulty:faulty:pause=0.05", "--workers", "1,2", "--steps", "60", "--validate", "epoch", "--out", "out"]
     process = started(tmp_path, scratch, *slow)
     assert process.stderr is not None
     for awaited in ("run 2 of 3", "validation loss"):
