@@ -148,12 +148,14 @@ def _table(text: str) -> None:
         _check_words(_answer("references", "check", str(file)))
 
 
+@pytest.mark.timeout(1200)
 @settings(_SETTINGS, max_examples=_FEW)
 @given(studies())
 def test_any_study_gives_a_page_a_table_an_explanation_and_a_projection_or_a_refusal(study: GeneratedStudy) -> None:
     _whole(study, pictures=1)
 
 
+@pytest.mark.timeout(1200)
 @settings(_SETTINGS, max_examples=_FEW)
 @given(tables())
 def test_any_table_gives_a_projection_and_an_audit_or_a_refusal(text: str) -> None:

@@ -37,6 +37,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=[*_ARGUMENTS, *sandbox])
         try:
+            browser.new_page().close()  # what the browser starts with its first page is there before a test begins
             yield browser
         finally:
             browser.close()

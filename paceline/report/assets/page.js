@@ -5,13 +5,15 @@
   const form = document.getElementById("choices");
   const views = new Map();
 
-  // Split a text into lines of at most this many characters; a longer word gets a line of its own.
-  const wrapped = (text, most) => text.split(" ").reduce((lines, word) => {
-    const last = lines[lines.length - 1];
-    if (last !== undefined && last.length + 1 + word.length <= most) lines[lines.length - 1] = `${last} ${word}`;
-    else lines.push(word);
-    return lines;
-  }, []);
+  // Split a text into lines of at most this many characters; a longer word is broken.
+  const wrapped = (text, most) => text.split(" ")
+    .flatMap((word) => word.match(new RegExp(`.{1,${most}}`, "gu")) ?? [word])
+    .reduce((lines, word) => {
+      const last = lines[lines.length - 1];
+      if (last !== undefined && last.length + 1 + word.length <= most) lines[lines.length - 1] = `${last} ${word}`;
+      else lines.push(word);
+      return lines;
+    }, []);
 
   const shown = () => {
     if (!form) return content.lines.map((entry) => entry.line);
@@ -41,8 +43,8 @@
     spec.autosize = { type: "fit-x", contains: "padding" };
     spec.title = {
       // The width of a character in pixels, next to the button in the corner.
-      text: wrapped(chart.title, Math.floor((width - 60) / 9.4)),
-      subtitle: wrapped(chart.subtitle, Math.floor((width - 60) / 7)),
+      text: wrapped(chart.title, Math.floor((width - 60) / 10.4)),
+      subtitle: wrapped(chart.subtitle, Math.floor((width - 60) / 7.5)),
     };
     const longest = Math.max(24, ...lines.map((line) => line.length));
     // A character has at most 7.5 pixels, and a symbol 30. A legend begins where the axis does; names begin at the edge.
