@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TABLES = (".csv", ".tsv", ".txt", ".md")
 _PICTURES = (".svg", ".png")
+_USUAL_WORKERS = 64
 
 # Everything else is imported in the functions, so that --help answers at once.
 
@@ -69,6 +70,14 @@ Other = Annotated[
 Efficiency = Annotated[
     float | None, typer.Option(rich_help_panel=_ANSWER, help="Find how many workers reach this efficiency: 0.8.")
 ]
+Worth = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_ANSWER,
+        metavar="FEWER,MORE",
+        help="Say whether more workers are worth it, and what to measure next: 8,64.",
+    ),
+]
 Price = Annotated[
     float | None,
     typer.Option(rich_help_panel=_ANSWER, help="Price of a worker per hour; adds the cost per million units."),
@@ -110,6 +119,7 @@ def project(
     feed_speed: FeedSpeed = 1.0,
     break_even: Other = None,
     efficiency: Efficiency = None,
+    worth: Worth = None,
     price: Price = None,
     to_loss: ToLoss = None,
     target: Target = None,
@@ -132,9 +142,12 @@ def project(
 
       paceline project runs/demo --workers 2..16 --workers-per-node 1 --network 1Gbps,latency=50us --break-even ps
 
+      paceline project results.csv --worth 8,64
+
       paceline project runs/batches --workers 1..16 --to-loss 150
     """
     from paceline.network import parse_network
+    from paceline.project.questions.verdict import parse_worth
     from paceline.project.questions.whatif import Question
     from paceline.project.simulation.network import SimulatedNetwork
     from paceline.references.columns import parse_columns
@@ -147,9 +160,9 @@ def project(
         device_speed=device_speed,
         feed_speed=feed_speed,
     )
-    asked = _Asked(
-        _points(workers, at, workers_per_node, batch), question, efficiency, price, to_loss, target, break_even
-    )
+    both = None if worth is None else parse_worth(worth)
+    points = _points(workers, at, workers_per_node, batch, both)
+    asked = _Asked(points, question, efficiency, price, to_loss, target, break_even, both)
     given, notes = _read(source, parse_columns(columns), anyway=anyway)
     answer, further = _answer(given, series, asked)
     answer = replace(answer, curve=replace(answer.curve, warnings=(*notes, *answer.curve.warnings)))
@@ -169,6 +182,7 @@ class _Asked:
     to_loss: float | None
     target: Path | None
     break_even: str | None
+    worth: tuple[int, int] | None
 
     @property
     def what_if(self) -> bool:
@@ -187,12 +201,19 @@ def _check(efficiency: float | None, price: float | None, chart: Path | None) ->
         raise OutputError(f"--chart {chart} is not a picture file: its name must end in {' or '.join(_PICTURES)}.")
 
 
-def _points(workers: str | None, at: Path | None, workers_per_node: int | None, batch: float | None) -> "list[Point]":
+def _points(
+    workers: str | None,
+    at: Path | None,
+    workers_per_node: int | None,
+    batch: float | None,
+    worth: tuple[int, int] | None,
+) -> "list[Point]":
     """The points of the file or of the range; the other flags fill in what a line of the file leaves out."""
     from paceline.project.questions.points import on_nodes, parse_workers, read_points
 
     if at is None:
-        return on_nodes(parse_workers("1..64" if workers is None else workers), workers_per_node, batch)
+        usual = f"1..{max(_USUAL_WORKERS, worth[1] if worth else 0)}"
+        return on_nodes(parse_workers(usual if workers is None else workers), workers_per_node, batch)
     if workers is not None:
         raise SpecError(f"--workers {workers} and --at {at} both say what to project: give one of them.")
     read = read_points(at)
@@ -239,12 +260,34 @@ def _answer(given: "Reference | list[Record]", series: str | None, asked: _Asked
         pair = (asked.question.strategy or runs.strategy, asked.break_even)
         both = Runs.of_pair(given if isinstance(given, list) else runs.records, pair, series)
         found.append(extra.break_even(both, largest, asked.question, pair))
+    if asked.worth is not None:
+        found.append(_worth(ready, series, asked, asked.worth))
     if asked.price is not None:
         found.append(extra.costs(answer, asked.price))
     if asked.to_loss is not None or asked.target is not None:
         law, what = _law_of_samples(runs, asked)
         found.append(extra.time_to(law, answer.curve.points, what))
     return answer, found
+
+
+def _worth(given: "Reference | Runs", series: str | None, asked: _Asked, counts: tuple[int, int]) -> "ExtraAnswer":
+    """The verdict on the larger of two counts."""
+    from paceline.project.questions import extra
+    from paceline.project.questions.answer import Runs, of_table_if_measured
+    from paceline.project.questions.points import on_nodes
+    from paceline.project.questions.verdict import NEEDED, verdict
+
+    points = on_nodes(list(counts), asked.question.workers_per_node, asked.points[0].batch)
+    answer = _curve(given, series, asked, points)
+    after = (
+        given.if_measured(points[1], asked.question)
+        if isinstance(given, Runs)
+        else of_table_if_measured(given, series, points[1])
+    )
+    measured = sorted({workers for workers, _ in answer.measured})
+    fewer, more = answer.curve.points
+    found = verdict(fewer, more, asked.efficiency or NEEDED, measured, after) if measured else None
+    return extra.worth(found, *counts)
 
 
 def _curve(given: "Reference | Runs", series: str | None, asked: _Asked, points: "Sequence[Point]") -> "Answer":

@@ -278,3 +278,17 @@ def test_a_break_even_does_not_depend_on_which_strategy_is_named_first(study: Pa
     assert first["strategies"] == list(reversed(second["strategies"]))
     assert first["crossings"] == second["crossings"]
     assert (first["bytes_per_second"], first["faster_below"]) == (second["bytes_per_second"], second["faster_below"])
+
+
+def test_a_larger_count_gets_a_verdict_and_what_to_measure_next(file: Path, study: Path) -> None:
+    found = projected(file, "--workers", "4,8", "--worth", "4,16")["worth"]
+    assert (found["fewer"], found["more"]) == (4, 16)
+    assert found["decision"] in ("worth it", "not worth it", "open")
+    assert found["low80"] < found["gain"] < found["high80"]
+    assert [each["workers"] for each in found["candidates"]] == [8, 16]
+    narrower = [each["narrower"] for each in found["candidates"]]
+    assert 0 < narrower[0] < narrower[1] < 1
+    printed = paceline("project", file, "--workers", "4", "--worth", "4,16").stdout
+    assert "16 instead of 4 workers bring" in printed
+    simulated = projected(study, "--workers", "2", "--worth", "2,8")["worth"]
+    assert simulated["candidates"][-1]["narrower"] > 0

@@ -1,6 +1,6 @@
 """From a table or records to an answer: select the rows or runs, then fit laws or simulate a step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,10 +9,11 @@ from paceline.errors import DataError, SpecError
 from paceline.measure.ratios import rate_over
 from paceline.measure.scaling import scaling_rows
 from paceline.numbers import significant
-from paceline.project.curve import Point, ProjectedCurve
+from paceline.project.curve import Point, Projected, ProjectedCurve
 from paceline.project.laws.forecast import forecast
 from paceline.project.laws.table import from_series, one_series
 from paceline.project.questions.break_even import BreakEven, break_even
+from paceline.project.questions.pseudo import with_row
 from paceline.project.questions.whatif import Measured, Progress, Question, curve
 from paceline.record import Record
 from paceline.references import records as ours
@@ -79,6 +80,19 @@ def of_table(reference: Reference, series: str | None, points: Sequence[Point]) 
         used={heading: name for heading, name in reference.used.items() if name in _OF_LAWS},
         unused=(*(heading for heading, name in reference.used.items() if name not in _OF_LAWS), *reference.unused),
     )
+
+
+def of_table_if_measured(reference: Reference, series: str | None, point: Point) -> Callable[[int], Projected]:
+    """How laws would project a point if one more count of a table came out as they project it now, by that count."""
+    fitted = forecast(from_series(reference.title, one_series(reference, series)))
+    per_node = None if point.nodes is None else -(-point.workers // point.nodes)
+
+    def projected(also: int) -> Projected:
+        there = Point(also, None if per_node is None else -(-also // per_node), point.batch)
+        extended = with_row(fitted.table, fitted.settings([there]), fitted.bands)
+        return forecast(extended).curve([point]).points[0]
+
+    return projected
 
 
 def _require_one_speed(reference: Reference, series: Series) -> None:
@@ -158,6 +172,18 @@ class Runs:
             measured=tuple((row.workers, row.throughput) for row in self.rows if row.workers and row.throughput),
             measured_as=self.strategy,
         )
+
+    def if_measured(self, point: Point, question: Question) -> Callable[[int], Projected]:
+        """How a point would be projected if one more count came out as projected now, by that count."""
+        if self._laws_suffice([point], question):
+            return of_table_if_measured(self.table, None, point)
+        simulated = self.simulated
+
+        def projected(also: int) -> Projected:
+            nearer = replace(simulated.profile, measured_workers=max(also, simulated.profile.measured_workers))
+            return curve(replace(simulated, profile=nearer), [point], question).points[0]
+
+        return projected
 
     def break_even(self, point: Point, question: Question, pair: tuple[str, str]) -> BreakEven:
         """The bandwidths between nodes at which two strategies are equally fast."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from paceline.numbers import count, percent
+from paceline.numbers import count
 from paceline.project.curve import Point, Projected
 from paceline.project.questions.answer import Answer, Runs
 from paceline.project.questions.break_even import Crossing
@@ -16,13 +16,14 @@ from paceline.project.questions.targets import (
     odds_of_efficiency,
     time_to_target,
 )
+from paceline.project.questions.verdict import CERTAIN, Verdict
 from paceline.project.questions.whatif import Question
 from paceline.project.questions.words import number
+from paceline.project.questions.words import odds as odds_in_words
 from paceline.units import human_seconds
 
 _MILLION = 1e6
-CERTAIN, _EVEN = 0.9, 0.5
-"""The odds from which on something is said without them, as the low end of an 80 % band has; and of equal chances."""
+_EVEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,32 @@ def worth_having(points: Sequence[Projected], alone: Projected, efficiency: floa
     open_counts = [(workers, chance) for workers, chance in counts if chance < CERTAIN and workers > (certain or 0)]
     if open_counts:
         workers, chance = max(open_counts) if likely in (None, certain) else (likely, dict(counts)[likely])
-        sentence += f"; {count(workers, 'worker')} with odds of {percent(chance)}"
+        sentence += f"; {count(workers, 'worker')} with odds of {odds_in_words(chance)}"
     data = {"workers_worth_having": certain, "workers_likely_worth_having": likely, "efficiency_odds": odds}
     return ExtraAnswer((f"{sentence}.",), data)
+
+
+def worth(found: Verdict | None, fewer: int, more: int) -> ExtraAnswer:
+    """Whether more workers are worth it, and what to measure next to know."""
+    if found is None:
+        return ExtraAnswer(
+            (f"Whether {more:,} workers are worth it is not known: throughput unknown.",), {"worth": None}
+        )
+    first = (
+        f"{more:,} instead of {fewer:,} workers bring {number(found.gain)} times the throughput (80 %: "
+        f"{number(found.low80)} to {number(found.high80)}), {found.share:.0%} of the ideal gain."
+    )
+    decision = {"worth it": "Worth it", "not worth it": "Not worth it", "open": "Not decided"}[found.decision]
+    second = f"{decision}: the odds of at least {found.needed:.0%} of the ideal gain are {odds_in_words(found.odds)}."
+    sentences = [first, second]
+    if found.measure_next is not None:
+        each = [f"{one.workers:,} ({one.narrower:.0%} narrower)" for one in found.candidates]
+        purpose = "To be surer" if found.decision != "open" else "To know"
+        sentences.append(
+            f"{purpose}, measure {count(found.measure_next, 'worker')} next. If it comes out as projected, the "
+            f"band of the gain gets narrower with: {', '.join(each)}."
+        )
+    return ExtraAnswer(tuple(sentences), {"worth": asdict(found)})
 
 
 def costs(answer: Answer, price: float) -> ExtraAnswer:

@@ -101,6 +101,11 @@ def band(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
+def odds(chance: float) -> str:
+    """`0.634` → `63 %`; nothing is impossible or certain."""
+    return "less than 1 %" if chance < 0.01 else "more than 99 %" if chance > 0.99 else f"{chance * 100:.0f} %"
+
+
 def number(value: float | None) -> str:
     """A figure with four significant digits; a projection is not more precise."""
     return "" if value is None else significant(value)

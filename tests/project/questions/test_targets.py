@@ -89,7 +89,7 @@ def test_an_efficiency_is_claimed_only_where_the_low_end_of_the_band_has_it() ->
     assert found.sentences == ("At an efficiency of 80% or better: up to 2 workers; 4 workers with odds of 65 %.",)
     assert (found.data["workers_worth_having"], found.data["workers_likely_worth_having"]) == (2, 4)
     none = worth_having(points[3:], points[0], 0.8)
-    assert "none of these counts for certain; 8 workers with odds of 0 %" in none.sentences[0]
+    assert "none of these counts for certain; 8 workers with odds of less than 1 %" in none.sentences[0]
 
 
 def run(folder: Path, batch: int, workers: int = 1, *, validated: bool = False, noise: float = 0.0) -> Record:
