@@ -2,6 +2,7 @@
 
 import json as jsons
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +85,7 @@ def study(
     """Run a grid of settings in turns and show how they scale. The same command resumes a study that was stopped."""
     # Imported here, so that --help answers at once.
     from paceline.engines.local import LocalEngine
+    from paceline.studies.noise import cannot_show
     from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
@@ -98,8 +100,9 @@ def study(
     store = Store(out if out is not None else _default_folder(asked, full=full))
     _check_folder(store, grid, skip=skip_impossible)
     contents = store.read(grid.in_turns())
+    limits = list(cannot_show(grid, platform.node()))
     if dry_run:
-        _print_grid(grid, contents, as_json=json)
+        _print_grid(grid, contents, limits, as_json=json)
     _refuse_impossible(grid, skip=skip_impossible)
     if dry_run:
         return
@@ -108,6 +111,8 @@ def study(
 
         from paceline.cli.study_progress import StudyProgress
 
+        for limit in limits:
+            _say(limit)
         contents = carry_out(grid, store, engine, StudyProgress(Console(stderr=True), asked.repeats))
     else:
         _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
@@ -229,13 +234,14 @@ def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
     _say(text)
 
 
-def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
+def _print_grid(grid: "Grid", contents: "Contents", limits: list[str], *, as_json: bool) -> None:
     from rich.console import Console
 
     from paceline.cli.study_output import print_table, printing
     from paceline.engines.local import LocalEngine
+    from paceline.studies.export import plain
     from paceline.studies.schedule import Pace
-    from paceline.studies.table import grid_table, plain, rows_of
+    from paceline.studies.table import grid_table, rows_of
 
     order, pace = grid.in_turns(), Pace()
     for run in order:
@@ -251,18 +257,23 @@ def _print_grid(grid: "Grid", contents: "Contents", *, as_json: bool) -> None:
     with printing():
         if as_json:
             cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
-            print(_grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=table.notes))
+            print(
+                _grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=[*table.notes, *limits])
+            )
             return
         print_table(table, Console(highlight=False))
         expected = f"about {human_seconds(seconds)}." if seconds is not None else _NOT_KNOWN
         print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}")
+        for limit in limits:
+            print(f"note: {limit}")
 
 
 def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
     from rich.console import Console
 
     from paceline.cli.study_output import print_table, printing
-    from paceline.studies.table import epoch_table, make_table, rows_of, to_csv
+    from paceline.studies.export import to_csv
+    from paceline.studies.table import epoch_table, make_table, rows_of
 
     rows = rows_of(grid, contents)
     tables = [make_table(grid, rows, contents)]
@@ -284,7 +295,8 @@ def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, 
 def _as_object(
     grid: "Grid", rows: "list[StudyRow]", tables: "list[StudyTable]", contents: "Contents", store: "Store"
 ) -> dict[str, Any]:
-    from paceline.studies.table import plain
+    from paceline.studies.columns import PERCENTILES, column
+    from paceline.studies.export import plain
 
     study = grid.study
     return {
@@ -296,6 +308,7 @@ def _as_object(
         "rows": [
             {
                 **{name: plain(value) for name, value in values.items()},
+                **{name: column(name).over(row.records) for name in (*PERCENTILES, "mean_rate") if name not in values},
                 "state": row.state,
                 "records": [str(store.folder_of(run)) for run in grid.runs_of(row.cell) if run.key in contents.records],
             }
