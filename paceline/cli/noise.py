@@ -152,10 +152,12 @@ def _as_object(found: "MachineNoise", store: "Store") -> dict[str, Any]:
 def _in_words(found: "MachineNoise", store: "Store") -> str:
     low, high = found.range
     who = f"{found.workload} · {found.strategy} · {count(found.workers, 'worker')}"
+    vague = f"{percent(low)} or more" if high > 1 else f"{percent(low)} to {percent(high)}"
+    can = f"a difference of {percent(found.smallest)} or more" if found.smallest < 1 else "no difference below 2x"
     lines = [
         f"{who}: {found.settings} equal settings in {count(found.turns, 'turn')}",
-        f"Runs of one turn vary by {percent(found.noise)} ({percent(low)} to {percent(high)}).",
-        f"So many turns can show a difference of {percent(found.smallest)} or more between two settings.",
+        f"Runs of one turn vary by {percent(found.noise)} ({vague}).",
+        f"So many turns can show {can} between two settings.",
         "Turns that find a difference in nine of ten studies:",
     ]
     needed = found.needed()

@@ -26,9 +26,10 @@ def differences(families: Sequence[Family], names: Mapping[int, str]) -> Iterato
 
 def limit(turns: int, noise: float, smallest: float) -> str:
     """What these turns cannot show."""
+    below = percent(smallest) if smallest < 1 else "2x"
     return (
-        f"With {count(turns, 'turn')} at this noise ({percent(noise)} from run to run), a difference below "
-        f"{percent(smallest)} cannot be shown."
+        f"With {count(turns, 'turn')} at this noise ({percent(noise)} from run to run), a difference below {below} "
+        "cannot be shown."
     )
 
 
