@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 from paceline.errors import DataError, OutputError, SpecError
 from paceline.files import write_whole
 from paceline.migrations import SCHEMA_VERSION, migrated_record
+from paceline.numbers import rate
 from paceline.record_parts import (
     BucketTimes,
     DeviceRow,
@@ -22,6 +24,7 @@ from paceline.record_parts import (
     Overlap,
     Phases,
     ServerRow,
+    StepPercentiles,
     Throughput,
     TrafficCount,
     WallSeconds,
@@ -82,6 +85,9 @@ class Record:
     strategy_report: Mapping[str, float | None]
     """Figures that only the strategy reports, such as mean staleness."""
 
+    step_percentiles: StepPercentiles | None = None
+    """None in records of versions that did not measure them."""
+
     network: MeasuredNetwork | None = None
     """None on one node."""
 
@@ -105,6 +111,14 @@ class Record:
     def step_seconds(self) -> float:
         """Mean seconds of a timed step."""
         return self.phases.total
+
+    @property
+    def mean_rate(self) -> float | None:
+        """Units ÷ seconds over all timed steps, the sum of the workers; None where units were not counted."""
+        if not self.units_timed or not self.samples_timed:
+            return None
+        per_sample = self.units_timed / self.samples_timed
+        return per_sample * math.fsum(row.samples / row.seconds for row in self.per_worker)
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -170,21 +184,18 @@ def _contradictions(record: Record) -> Iterator[str]:
         mean = sum(row.phases.of(name) for row in rows) / len(rows)
         if abs(seconds - mean) > _ADDS_UP * record.step_seconds:
             yield f"{name} takes {seconds:g} s per step, but {mean:g} s on average over its workers"
-    rate = record.throughput
-    if rate.value <= 0:
-        yield f"its throughput is {rate.value:g}"
-    if rate.low is not None and rate.high is not None and not rate.low <= rate.value <= rate.high:
-        yield f"its throughput {rate.value:g} is outside its interval {rate.low:g} to {rate.high:g}"
+    speed = record.throughput
+    if speed.value <= 0:
+        yield f"its throughput is {speed.value:g}"
+    if speed.low is not None and speed.high is not None and not speed.low <= speed.value <= speed.high:
+        yield f"its throughput {rate(speed.value)} is outside its interval {rate(speed.low)} to {rate(speed.high)}"
 
 
 def _doubts(record: Record) -> Iterator[str]:
     """Implausible figures, which a run can cause but rarely does."""
-    if record.units_timed is None:
-        return
-    per_sample = record.units_timed / record.samples_timed if record.samples_timed else 0.0
-    mean = per_sample * sum(row.samples / row.seconds for row in record.per_worker)
+    mean = record.mean_rate
     if mean and not 1 / _CONTRADICTS <= record.throughput.value / mean <= _CONTRADICTS:
         yield (
-            f"The throughput of {record.throughput.value:g} {record.throughput.unit} contradicts samples ÷ seconds "
-            f"({mean:g}): the pace changed within the run, or the file was edited."
+            f"The throughput of {rate(record.throughput.value)} {record.throughput.unit} contradicts samples ÷ seconds "
+            f"({rate(mean)}): the pace changed within the run, or the file was edited."
         )

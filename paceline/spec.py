@@ -310,6 +310,14 @@ class RunSpec:
         from_flag=False,  # a study counts it
         least=0,
     )
+    variant: str | None = setting(
+        None,
+        help="The name of a study's variant, where another variant has the same settings.",
+        group=_RUNNING,
+        roles=(Role.IDENTITY, Role.SERIES),
+        baseline=Baseline.ALONE,
+        from_flag=False,  # a study names it
+    )
 
     def __post_init__(self) -> None:
         for one in SETTINGS.values():

@@ -4,11 +4,12 @@ import math
 
 import pytest
 
-from paceline.cli.output import interval
 from paceline.measure.links import in_words
+from paceline.measure.stats import Figure
 from paceline.numbers import count, number, rate, significant
-from paceline.record_parts import MeasuredLink, Throughput
+from paceline.record_parts import MeasuredLink
 from paceline.studies.columns import COLUMNS
+from paceline.studies.table import figure
 from paceline.units import human_bytes
 
 
@@ -55,7 +56,7 @@ def test_one_is_singular_and_thousands_are_set_apart() -> None:
 
 
 def test_rates_above_ten_thousand_have_no_exponent_in_summaries_links_and_bytes() -> None:
-    assert interval(Throughput(value=19520.4, low=19000.2, high=20011.0, unit="images/s")) == "19,520 (19,000–20,011)"
+    assert figure(Figure(19520.4, 19000.2, 20011.0), rate) == "19,520 (19,000–20,011)"
     link = MeasuredLink(
         node=0,
         asked_bits_per_second=25e9,

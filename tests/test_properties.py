@@ -23,8 +23,9 @@ from paceline.measure.stats import Figure
 from paceline.report.page import page, sections
 from paceline.report.pictures import svg
 from paceline.report.results import read
+from paceline.studies.export import plain, to_csv
 from paceline.studies.store import Store
-from paceline.studies.table import make_table, plain, rows_of, to_csv
+from paceline.studies.table import make_table, rows_of
 
 _RUNNER = CliRunner(env={"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"})
 _SETTINGS = settings(

@@ -123,6 +123,7 @@ FULL = RunSpec(
     seconds=12.5,
     until_percent=3.0,
     turn=2,
+    variant="B",
     lr=0.1,
     lr_rule="sqrt",
     lr_warmup=7,

@@ -29,7 +29,7 @@ class Comparison:
 
     @property
     def efficiency(self) -> Figure | None:
-        """By median rates, with its interval; None without a baseline."""
+        """By median rates, with its interval; None without a baseline, or where it is not known."""
         return self.scaling.efficiency if self.baseline else None
 
     @cached_property
@@ -39,15 +39,15 @@ class Comparison:
 
     @property
     def clear_gap(self) -> Gap | None:
-        """The gap to ideal; None without a baseline or where the gap is within noise."""
+        """The gap to ideal; None without a baseline, where efficiency is not known or the gap is within noise."""
         return None if self.gap is None or self._is_noise(self.gap) else self.gap
 
     def _is_noise(self, gap: Gap) -> bool:
-        if gap.seconds <= 0:
+        if gap.seconds <= 0 or self.efficiency is None:
             return True
-        if self.efficiency is not None and self.efficiency.high is not None:
-            return self.efficiency.high >= 1
-        return gap.seconds < _NO_GAP * gap.step_seconds
+        if self.scaling.below_ideal is not None:
+            return not self.scaling.below_ideal
+        return gap.seconds < _NO_GAP * gap.step_seconds  # timed over fixed steps, so there is no interval
 
     @cached_property
     def steps(self) -> Steps:

@@ -1,7 +1,7 @@
 """Create output folders without overwriting anything, and print summaries."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -11,10 +11,11 @@ from paceline.cli.terminal import console as plain_console
 from paceline.errors import OutputError
 from paceline.measure.emulation import host_was_limit
 from paceline.measure.links import in_words
-from paceline.measure.stats import Figure
+from paceline.measure.ratios import rate_of, why_not_known
 from paceline.numbers import count, rate, significant
 from paceline.record import FILE_NAME, Record
-from paceline.record_parts import DeviceRow, Emulation, Throughput
+from paceline.record_parts import DeviceRow, Emulation
+from paceline.studies.table import NOT_KNOWN, figure
 from paceline.units import human_bytes, human_seconds
 
 
@@ -43,14 +44,23 @@ def _free(folder: Path) -> Path:
     return candidate
 
 
-def interval(throughput: Throughput) -> str:
-    """`512 (505–520)`: the median and its 95 % interval, or a remark where the interval is missing or too wide."""
-    figure = Figure.of(throughput)
-    if figure.low is None or figure.high is None:
-        return f"{rate(figure.value)} (no interval)"
-    if figure.vague:
-        return f"{rate(figure.value)} (uncertain: the 95 % interval spans more than 2x)"
-    return f"{rate(figure.value)} ({rate(figure.low)}–{rate(figure.high)})"
+def _throughput(record: Record) -> str:
+    """`512 (505–520) images/s`: the median and its 95 % interval, or why it is not known."""
+    unknown = why_not_known([record])
+    if unknown is not None:
+        return f"{NOT_KNOWN}: {unknown}"
+    limited = host_was_limit([record]) is not None
+    return f"{figure(replace(rate_of(record), host_limited=limited), rate)} {record.throughput.unit}"
+
+
+def _step(record: Record) -> str:
+    """The mean step and its phases, and how long steps took at most."""
+    text = f"{human_seconds(record.step_seconds)}: {_phases(record)}"
+    seen = record.step_percentiles
+    if seen is None:
+        return text
+    percentiles = {"p50": seen.p50, "p90": seen.p90, "p99": seen.p99}
+    return f"{text}; {', '.join(f'{name} {human_seconds(seconds)}' for name, seconds in percentiles.items())}"
 
 
 def print_summary(record: Record, folder: Path) -> None:
@@ -63,12 +73,14 @@ def print_summary(record: Record, folder: Path) -> None:
         f"batch {record.batch} per worker, {learning.global_batch} in total",
     )
     facts = Table(show_header=False, box=None, pad_edge=False)
-    limit = host_was_limit([record])
-    marked = " (host-limited)" if limit else ""
-    facts.add_row("throughput", f"{interval(record.throughput)} {record.throughput.unit}{marked}")
+    facts.add_row("throughput", _throughput(record))
+    if record.mean_rate is not None:
+        facts.add_row(
+            "mean rate", f"{rate(record.mean_rate)} {record.throughput.unit}, {record.workload.unit} ÷ seconds"
+        )
     way = ", fixed in advance" if spec.timing != "detected" else ""
     facts.add_row("timed", f"{count(record.steps_timed, 'step')} after {record.warmup_steps} of warm-up{way}")
-    facts.add_row("a step", f"{human_seconds(record.step_seconds)}: {_phases(record)}")
+    facts.add_row("a step", _step(record))
     facts.add_row("busy", _busy(record))
     if record.emulation is None:
         facts.add_row("loss", _loss(record))
@@ -88,7 +100,7 @@ def print_summary(record: Record, folder: Path) -> None:
     facts.add_row("wall time", ", ".join(f"{part} {human_seconds(s)}" for part, s in parts if s > 1e-3))
     facts.add_row("record", str(folder / FILE_NAME))
     console.print(facts)
-    for text in filter(None, (*record.failures, limit, *record.warnings)):
+    for text in filter(None, (*record.failures, host_was_limit([record]), *record.warnings)):
         console.print(Text("note:", style="yellow"), text)
 
 

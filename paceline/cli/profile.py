@@ -87,13 +87,16 @@ def _default(captured: "Profile") -> Path:
 
 
 def _print(captured: "Profile", path: Path) -> None:
-    from paceline.cli.output import interval
+    from paceline.measure.stats import Figure
+    from paceline.numbers import rate
+    from paceline.studies.table import figure
 
+    speed = captured.throughput
     parts = {name: getattr(captured, f"{name}_seconds") for name in ("input", "forward", "backward", "update", "other")}
     step = sum(parts.values())
     last = max(gradient.ready_seconds for gradient in captured.gradients)
     print(f"{captured.spec} · batch {captured.batch} · {captured.precision} · {captured.device}")
-    print(f"throughput  {interval(captured.throughput)} {captured.throughput.unit}")
+    print(f"throughput  {figure(Figure(speed.value, speed.low, speed.high), rate)} {speed.unit}")
     print(f"a step      {human_seconds(step)}: " + ", ".join(f"{n} {human_seconds(s)}" for n, s in parts.items()))
     print(f"spread      {captured.compute_spread:.1%} of forward and backward, from step to step")
     print(

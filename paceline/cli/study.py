@@ -3,6 +3,7 @@
 import dataclasses
 import json as jsons
 import os
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,6 +92,7 @@ def study(
     """Run a grid of settings in turns and show how they scale. The same command resumes a study that was stopped."""
     # Imported here, so that --help answers at once.
     from paceline.engines.local import LocalEngine
+    from paceline.studies.noise import cannot_show
     from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
@@ -106,8 +108,9 @@ def study(
     _check_folder(store, grid, skip=skip_impossible)
     contents = store.read(grid.in_turns())
     grid, pace = _inspected(grid, contents)
+    limits = list(cannot_show(grid, platform.node()))
     if dry_run:
-        _print_grid(grid, contents, pace, as_json=json)
+        _print_grid(grid, contents, pace, limits, as_json=json)
     _refuse_impossible(grid, skip=skip_impossible)
     if dry_run:
         return
@@ -115,6 +118,8 @@ def study(
         from paceline.cli.study_progress import StudyProgress
         from paceline.cli.terminal import console
 
+        for limit in limits:
+            _say(limit)
         contents = carry_out(grid, store, engine, StudyProgress(console(stderr=True), asked.repeats), pace)
     else:
         _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
@@ -247,11 +252,12 @@ def _inspected(grid: "Grid", contents: "Contents") -> "tuple[Grid, Pace]":
     return grid.refusing(found.problem, contents.records), Pace(found.facts)
 
 
-def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", *, as_json: bool) -> None:
+def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", limits: list[str], *, as_json: bool) -> None:
     from paceline.cli.study_output import print_table, printing
     from paceline.cli.terminal import console
     from paceline.engines.local import LocalEngine
-    from paceline.studies.table import grid_table, plain, rows_of
+    from paceline.studies.export import plain
+    from paceline.studies.table import grid_table, rows_of
 
     order = grid.in_turns()
     for run in order:
@@ -266,17 +272,22 @@ def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", *, as_json: bo
     with printing():
         if as_json:
             cells = [{name: plain(value) for name, value in row.items()} for row in table.values]
-            print(_grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=table.notes))
+            print(
+                _grid_as_json(grid.study, len(order), len(missing), seconds, cells=cells, notes=[*table.notes, *limits])
+            )
             return
         print_table(table, console())
         expected = f"{seconds}." if seconds is not None else _NOT_KNOWN
         print(f"{len(order):,} runs, {len(missing):,} of them still to do; expected time: {expected}")
+        for limit in limits:
+            print(f"note: {limit}")
 
 
 def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
     from paceline.cli.study_output import print_table, printing
     from paceline.cli.terminal import console
-    from paceline.studies.table import epoch_table, make_table, rows_of, to_csv
+    from paceline.studies.export import to_csv
+    from paceline.studies.table import epoch_table, make_table, rows_of
 
     rows = rows_of(grid, contents)
     tables = [make_table(grid, rows, contents)]
@@ -298,7 +309,8 @@ def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, 
 def _as_object(
     grid: "Grid", rows: "list[StudyRow]", tables: "list[StudyTable]", contents: "Contents", store: "Store"
 ) -> dict[str, Any]:
-    from paceline.studies.table import plain
+    from paceline.studies.columns import PERCENTILES, column
+    from paceline.studies.export import plain
 
     study = grid.study
     return {
@@ -310,6 +322,7 @@ def _as_object(
         "rows": [
             {
                 **{name: plain(value) for name, value in values.items()},
+                **{name: column(name).over(row.records) for name in (*PERCENTILES, "mean_rate") if name not in values},
                 "state": row.state,
                 "records": [str(store.folder_of(run)) for run in grid.runs_of(row.cell) if run.key in contents.records],
             }

@@ -59,7 +59,9 @@ class StudyProgress:
     def done(self, run: Run, record: Record) -> None:
         """Print a permanent line."""
         seconds = human_seconds(record.wall_seconds.total)
-        self.note(f"{self._name(run)}: {figure(rate_of(record), rate)} {record.throughput.unit}, in {seconds}")
+        speed = rate_of(record)
+        unit = f" {record.throughput.unit}" if speed.known else ""
+        self.note(f"{self._name(run)}: {figure(speed, rate)}{unit}, in {seconds}")
 
     def failed(self, run: Run, message: str) -> None:
         """Print a permanent line."""

@@ -19,6 +19,7 @@ class Verb(NamedTuple):
 VERBS = {
     "train": Verb("paceline.cli.train:train", "Train a workload with one or more workers and record the run."),
     "study": Verb("paceline.cli.study:study", "Run a grid of settings in turns and show how they scale."),
+    "noise": Verb("paceline.cli.noise:noise", "Measure how large a difference this machine can show."),
     "testbed": Verb("paceline.cli.testbed:app", "Train or study on several hosts emulated on this machine."),
     "explain": Verb("paceline.cli.explain:explain", "Explain where the time of a run or a study went."),
     "project": Verb("paceline.cli.project:project", "Predict the throughput of more workers or another network."),

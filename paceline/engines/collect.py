@@ -77,6 +77,7 @@ def collect(
         learning=_learning(plan, reports, series),
         traffic=first.traffic,
         strategy_report=first.strategy.figures,
+        step_percentiles=summary.percentiles,
         network=network,
         emulation=_emulation(plan, reports, workers, network),
         failures=("Stopped by the user before the end.",) if any(r.stopped_early for r in reports) else (),
@@ -165,7 +166,8 @@ def _walls(reports: Sequence[WorkerReport], wall_seconds: float) -> WallSeconds:
 
 def _throughput(summary: Summary, unit: str) -> Throughput:
     rate = summary.throughput
-    return Throughput(value=rate.value, low=rate.low, high=rate.high, unit=f"{unit}/s")
+    low, high = (rate.low, rate.high) if rate.known else (None, None)  # an interval of more than 2x says nothing
+    return Throughput(value=rate.value, low=low, high=high, unit=f"{unit}/s")
 
 
 def _overlap(
@@ -213,8 +215,8 @@ def _too_wide(spec: RunSpec, summary: Summary) -> list[str]:
     if spec.until_percent is None:
         return []
     spread = summary.throughput.spread
-    if spread is None:
-        known = "it has no interval"
+    if spread is None or not summary.throughput.known:
+        known = "it is not known"
     elif 100 * spread <= spec.until_percent:
         return []
     else:

@@ -6,6 +6,7 @@ from paceline.devices.emulated import Pace, Profiled, Rate, is_emulated, names_o
 from paceline.errors import SpecError
 from paceline.grammar import require
 from paceline.measure.profile import Profile
+from paceline.numbers import number
 from paceline.references.published import rate_of
 from paceline.spec import RunSpec
 
@@ -42,7 +43,9 @@ def _rate(name: str) -> Rate:
     except ValueError:
         raise SpecError(f"emulated:{name} is not valid: {text!r} is not a number of units per second.") from None
     require(0 < rate < float("inf"), f"emulated:{name} is not valid: a rate must be above 0 and finite.")
-    return Rate(device=name, units_per_second=rate, batch=None, source=f"{rate:g} units per second, given by the user")
+    return Rate(
+        device=name, units_per_second=rate, batch=None, source=f"{number(rate)} units per second, given by the user"
+    )
 
 
 def _profiled(name: str, spec: RunSpec) -> Profiled:

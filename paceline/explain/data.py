@@ -46,11 +46,9 @@ class _GapData:
     @classmethod
     def of(cls, explanation: Explanation) -> "_GapData | None":
         gap, figure = explanation.case.gap, explanation.efficiency
-        if gap is None:
+        if gap is None or figure is None:
             return None
-        efficiency = _EfficiencyData(gap.efficiency, None, None)
-        if figure is not None:
-            efficiency = _EfficiencyData(figure.value, figure.low, figure.high)
+        efficiency = _EfficiencyData(figure.value, figure.low, figure.high)
         shares = gap.shares_percent if explanation.gap else None
         return cls(gap.seconds, gap.step_seconds, gap.ideal_seconds, efficiency, dict(gap.components), shares)
 

@@ -56,12 +56,12 @@ class Explanation:
 
     @property
     def efficiency(self) -> Figure | None:
-        """By median rates, with its interval; None without a baseline."""
+        """By median rates, with its interval; None without a baseline, or where it is not known."""
         return self.case.efficiency
 
     @property
     def gap(self) -> Gap | None:
-        """The gap to ideal; None without a baseline or where the gap is within noise."""
+        """The gap to ideal; None without a baseline, where efficiency is not known or the gap is within noise."""
         return self.case.clear_gap
 
     @property
@@ -87,9 +87,9 @@ class Explanation:
         """The conclusion in one sentence."""
         step, leading = self.case.setting.step_seconds, self.leading
         if self.without_gap and self.case.gap is not None:
-            return _no_gap(self.case.gap, self.efficiency)
+            return _no_gap(self.case)
         if self.gap is not None:
-            efficiency = _efficiency(self.gap, self.efficiency)
+            efficiency = _efficiency(self.case)
             distance = f"Efficiency is {efficiency}: a step takes {ms(self.gap.seconds)} more than ideal"
             if leading is None:
                 return f"{distance}; no single cause stands out."
@@ -110,7 +110,7 @@ class Explanation:
         """The next thing to try."""
         if self.leading is not None:
             return self.leading.remedy
-        if self.without_gap and self.case.gap is not None and _hidden_by_noise(self.case.gap):
+        if self.without_gap and _may_hide_gap(self.case):
             return "Repeat more often and run longer, on a quiet machine: `paceline study … --repeats 5`."
         if self.case.setting.emulated:
             return "Try more workers, or another device."
@@ -139,7 +139,7 @@ class Account:
         if not compared:
             return "These settings have no baseline to compare with; each is explained on its own."
         if not gaps:
-            if any(e.case.gap and _hidden_by_noise(e.case.gap) for e in self.explanations):
+            if any(_may_hide_gap(e.case) for e in self.explanations):
                 return "No breakdown given: the runs vary too much to separate a gap from noise."
             return f"{count(compared, 'setting')} compared; none has a gap to ideal beyond noise."
         largest = Counter(max(gap.components, key=lambda name: gap.components[name]) for gap in gaps)
@@ -148,7 +148,7 @@ class Account:
         assert worst.gap is not None
         return (
             f"The largest part of the gap to ideal is {LABELS[name]} in {times} of {count(len(gaps), 'setting')}; "
-            f"the farthest from ideal is {worst.case.setting.label} at {_efficiency(worst.gap, worst.efficiency)}."
+            f"the farthest from ideal is {worst.case.setting.label} at {_efficiency(worst.case)}."
         )
 
 
@@ -203,23 +203,25 @@ def _no_baseline(setting: MeasuredSetting) -> str:
     )
 
 
-def _hidden_by_noise(gap: Gap) -> bool:
+def _may_hide_gap(case: Comparison) -> bool:
     """Whether noise may hide a gap that matters."""
-    return gap.seconds > _WORTH_REPEATING * gap.step_seconds
+    if case.gap is None:
+        return False
+    return case.efficiency is None or case.gap.seconds > _WORTH_REPEATING * case.gap.step_seconds
 
 
-def _no_gap(gap: Gap, efficiency: Figure | None) -> str:
-    value = _efficiency(gap, efficiency)
-    if _hidden_by_noise(gap):
-        return f"Efficiency is {value}; no breakdown given: the runs vary too much to separate a gap from noise."
-    return f"Efficiency is {value}; no breakdown given: the gap is within noise."
+def _no_gap(case: Comparison) -> str:
+    if case.efficiency is None:
+        return f"Efficiency is not known: {case.scaling.not_known} No breakdown given."
+    noise = "the runs vary too much to separate a gap from noise"
+    why = noise if _may_hide_gap(case) else "the gap is within noise"
+    return f"Efficiency is {_efficiency(case)}; no breakdown given: {why}."
 
 
-def _efficiency(gap: Gap, efficiency: Figure | None) -> str:
-    if efficiency is None:
-        return percent(gap.efficiency)
-    if efficiency.low is None or efficiency.high is None:
-        return percent(efficiency.value)
-    if efficiency.vague:
-        return f"{percent(efficiency.value)} (uncertain)"
-    return f"{percent(efficiency.value)} ({efficiency.low * 100:.0f}–{efficiency.high * 100:.0f} %)"
+def _efficiency(case: Comparison) -> str:
+    value = case.efficiency
+    assert value is not None, "asked only where it is known"
+    remarks = list(value.marks)
+    if value.low is not None and value.high is not None:
+        remarks.insert(0, f"{value.low * 100:.0f}–{value.high * 100:.0f} %")
+    return f"{percent(value.value)} ({', '.join(remarks)})"

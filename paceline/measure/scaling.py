@@ -1,4 +1,4 @@
-"""Speed-up and efficiency relative to one worker, and whether one setting is faster than another."""
+"""Speed-up and efficiency relative to one worker, and whether a setting loses time, all settings considered."""
 
 import json
 from collections.abc import Iterator, Sequence, Set
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from paceline.measure.emulation import host_was_limit
-from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of
+from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of, turn_ratios, why_not_known
 from paceline.measure.stats import Figure
 from paceline.record import Record
 from paceline.settings import Baseline, Role
@@ -33,13 +33,13 @@ class ScalingRow:
     """Weak: the baseline has the batch of one worker; strong: of all workers. None for one worker or no baseline."""
 
     ideal: float | None
-    """Sum of the used devices' one-worker rates; None where there is no baseline."""
+    """Sum of the used devices' one-worker rates; None where there is no baseline or its rate is not known."""
 
     speedup: Figure | None
-    """Relative to one worker on one device."""
+    """Relative to one worker on one device; None where there is no baseline or the ratio is not known."""
 
     efficiency: Figure | None
-    """Share of the ideal rate. Devices that only host servers count."""
+    """Share of the ideal rate. Devices that only host servers count. None where `speedup` is None."""
 
     baseline: Setting
     """The repeats of one worker alone; empty where there are none."""
@@ -47,19 +47,12 @@ class ScalingRow:
     notes: tuple[str, ...]
     """Remarks on the figures for the user."""
 
+    not_known: str | None = None
+    """Why the speed-up is not known, or the rate where there is no baseline, and what to do; None where it is."""
 
-@dataclass(frozen=True)
-class Difference:
-    """Whether one setting is faster than another."""
-
-    ratio: Figure | None
-    """Rate of the first ÷ rate of the second; None where they were not compared."""
-
-    seen: bool
-    """Whether the 95 % interval of the ratio excludes 1; for equal settings chance does this once in twenty."""
-
-    verdict: str
-    notes: tuple[str, ...]
+    below_ideal: bool | None = None
+    """Whether efficiency is below 100 % beyond noise: its interval, corrected for the number of settings compared with
+    a baseline, excludes 100 %. None without an interval."""
 
 
 def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -> list[ScalingRow]:
@@ -73,7 +66,18 @@ def scaling_rows(records: Sequence[Record], *, scaling: Scaling | None = None) -
     settings = [tuple(sorted(group, key=turn_of)) for group in groups.values()]
     alone = [setting for setting in settings if _is_alone(setting[0])]
     rows = [_row(setting, alone, (scaling,) if scaling else ("weak", "strong")) for setting in settings]
-    return [_with_host(row, records) for row in rows]
+    compared = sum(row.speedup is not None and row.baseline is not row.records for row in rows)
+    return [_with_host(_judged(row, compared), records) for row in rows]
+
+
+def _judged(row: ScalingRow, compared: int) -> ScalingRow:
+    """Decide whether the setting loses time; of all settings that lose none, 5 % of studies accuse one."""
+    if row.speedup is None or row.speedup.spread is None or row.baseline is row.records:
+        return row
+    ratio, _ = ratio_of(row.records, row.baseline, comparisons=compared)
+    if ratio is None or ratio.high is None:
+        return row
+    return replace(row, below_ideal=ratio.high / row.records[0].devices < 1)
 
 
 def _with_host(row: ScalingRow, records: Sequence[Record]) -> ScalingRow:
@@ -87,44 +91,41 @@ def _with_host(row: ScalingRow, records: Sequence[Record]) -> ScalingRow:
     return replace(row, throughput=throughput, speedup=speedup, efficiency=efficiency, notes=(*row.notes, note))
 
 
-def difference(first: Sequence[Record], second: Sequence[Record]) -> Difference:
-    """Whether `first`, repeats of one setting, is faster or slower than `second`.
-
-    With five turns and runs that vary by 1 %, a difference of 3 % is detected in more than nine of ten studies.
-    """
-    unlike = dict.fromkeys(text for a in first for b in second for text in _unlike(a, b))
-    if unlike:
-        return Difference(None, False, "not compared", (f"Not compared: {'; '.join(unlike)}.",))
-    ratio, notes = ratio_of(first, second)
-    return Difference(ratio, _leaves_out_one(ratio), _verdict(ratio), tuple(notes))
-
-
-def _verdict(ratio: Figure) -> str:
-    if ratio.low is None or ratio.high is None or not _leaves_out_one(ratio):
-        return "not measurably different"
-    word = "faster" if ratio.value > 1 else "slower"
-    near, far = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
-    return f"{abs(ratio.value - 1):.1%} {word} ({near:.1%} to {far:.1%})"
-
-
-def _leaves_out_one(ratio: Figure) -> bool:
-    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
-
-
 def _row(setting: Setting, alone: Sequence[Setting], scalings: Sequence[Scaling]) -> ScalingRow:
     rate, devices = rate_over(setting), setting[0].devices
     baseline, scaling, notes = _baseline(setting, alone, scalings)
     notes += [*_repeat_notes(setting), *_mixed_notes(setting[0])]
+    of_rate = why_not_known(setting)
+    notes += [] if of_rate is None else [f"The rate is not known: {of_rate}"]
     if baseline is None:
-        return ScalingRow(setting, rate, None, None, None, None, (), tuple(notes))
-    speedup = Figure(1.0, 1.0, 1.0)
+        return ScalingRow(setting, rate, None, None, None, None, (), tuple(notes), of_rate)
+    base = rate_over(baseline)
+    ideal = devices * base.value if base.known else None
+    speedup: Figure | None = Figure(1.0, 1.0, 1.0) if base.known else None
     if baseline is not setting:
         speedup, about = ratio_of(setting, baseline)
         notes += about
-    efficiency = _divided(speedup, devices)
-    notes += _impossible(efficiency)
-    ideal = devices * rate_over(baseline).value
+    if speedup is None or of_rate is not None or not base.known:
+        why = of_rate or _why_no_ratio(setting, baseline)
+        notes += [] if of_rate is not None else [f"The speed-up is not known: {why}"]
+        return ScalingRow(setting, rate, scaling, ideal, None, None, baseline, tuple(notes), why)
+    efficiency = speedup.scaled(1 / devices)
+    if efficiency.value > _IMPOSSIBLE:
+        notes += _impossible(efficiency)
+        speedup, efficiency = replace(speedup, impossible=True), replace(efficiency, impossible=True)
     return ScalingRow(setting, rate, scaling, ideal, speedup, efficiency, baseline, tuple(notes))
+
+
+def _why_no_ratio(setting: Setting, baseline: Setting) -> str:
+    if not turn_ratios(setting, baseline):
+        return "no turn has both this run and one worker alone. Run the missing ones."
+    of_baseline = why_not_known(baseline)
+    if of_baseline is not None:
+        return f"the rate of one worker alone is not known: {of_baseline}"
+    return (
+        "its ratio to one worker alone has a 95 % interval of more than 2x. Take more turns (--repeats), on a quieter "
+        "machine."
+    )
 
 
 def _baseline(
@@ -137,14 +138,14 @@ def _baseline(
     for scaling in scalings:
         batch = run.batch * (workers if scaling == "strong" else 1)
         alike = [b for b in alone if b[0].batch == batch and _is_alike(b[0], run)]
-        comparable = [b for b in alike if not any(_unlike(b[0], run))]
+        comparable = [b for b in alike if not any(unlike(b[0], run))]
         if comparable:
             best = max(comparable, key=lambda b: (b is setting, *_nearness(b, run, turns), rate_over(b).value))
             return best, scaling if workers > 1 else None, []
         elsewhere += alike
     if not elsewhere:
         return None, None, []
-    why = "; ".join(_unlike(elsewhere[0][0], run))
+    why = "; ".join(unlike(elsewhere[0][0], run))
     return None, None, [f"Not compared with the one-worker run: {why}."]
 
 
@@ -166,7 +167,7 @@ def _is_alike(first: Record, second: Record) -> bool:
     return all(getattr(first.spec, name) == getattr(second.spec, name) for name in same if name != "batch")
 
 
-def _unlike(first: Record, second: Record) -> Iterator[str]:
+def unlike(first: Record, second: Record) -> Iterator[str]:
     """The facts that make two records incomparable: machine, versions, workload, data."""
     ours, theirs = _must_share(first), _must_share(second)
     for name in dict.fromkeys((*ours, *theirs)):
@@ -184,11 +185,6 @@ def _setting(record: Record) -> str:
     """A key that all repeats of one setting share."""
     shared = [record.spec.by_role(Role.IDENTITY), _must_share(record), record.devices]
     return json.dumps(shared, sort_keys=True, default=str)
-
-
-def _divided(figure: Figure, devices: int) -> Figure:
-    low, high = (None if end is None else end / devices for end in (figure.low, figure.high))
-    return Figure(figure.value / devices, low, high)
 
 
 def _repeat_notes(setting: Sequence[Record]) -> list[str]:
@@ -211,8 +207,6 @@ def _mixed_notes(record: Record) -> list[str]:
 
 
 def _impossible(efficiency: Figure) -> list[str]:
-    if efficiency.value <= _IMPOSSIBLE:
-        return []
     if efficiency.low is not None and efficiency.low <= 1:
         why = "its interval includes 100 %, so this may be chance. Take more turns."
     else:

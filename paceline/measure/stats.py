@@ -3,15 +3,17 @@
 import functools
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from paceline.measure.series import Series
-from paceline.record_parts import Throughput
+from paceline.numbers import count
 
 WINDOWS = 20
 CONFIDENCE = 0.95
+ENOUGH_STEPS = 60
+"""Timed steps from which on simulated intervals hold what they promise."""
 
 _BLOCKS = 100
 _CLIP = 2.0
@@ -21,7 +23,11 @@ _LEAST_WINDOWS = 2.0
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its 95 % interval, or without one where the data cannot support it."""
+    """A value with its 95 % interval, or without one where the data cannot support it.
+
+    A figure without an interval, or whose interval spans more than 2x, is not known: `known` is False, and nothing is
+    derived from it. Timing over a fixed number of steps has no interval by design; such figures count as known.
+    """
 
     value: float
     low: float | None = None
@@ -29,10 +35,11 @@ class Figure:
     host_limited: bool = False
     """Whether the host limited the figure because it did not keep up with the devices it emulated."""
 
-    @classmethod
-    def of(cls, throughput: Throughput) -> "Figure":
-        """The throughput of a record as a figure."""
-        return cls(throughput.value, throughput.low, throughput.high)
+    fixed: bool = False
+    """Whether there is no interval by request, because a fixed number of steps was timed."""
+
+    impossible: bool = False
+    """Whether the value is more than the devices can deliver."""
 
     @property
     def spread(self) -> float | None:
@@ -47,6 +54,49 @@ class Figure:
         if self.low is None or self.high is None:
             return False
         return self.low < self.value / 2 or self.high > 2 * self.value
+
+    @property
+    def known(self) -> bool:
+        """Whether the value can be relied on and divided: it has an interval that is not vague, or fixed timing."""
+        return self.fixed if self.spread is None else not self.vague
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a reader must know about the value wherever it is printed."""
+        found = {
+            "host-limited": self.host_limited,
+            "no interval": self.spread is None,
+            "above ideal": self.impossible,
+        }
+        return tuple(mark for mark, applies in found.items() if applies)
+
+    def excludes(self, value: float) -> bool:
+        """Whether the value lies outside the interval; False without an interval."""
+        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
+    def divided_by(self, other: "Figure") -> "Figure | None":
+        """The ratio to an independent figure; None where either is not known.
+
+        The distances to the ends, as logarithms, add up by their squares.
+        """
+        if not (self.known and other.known):
+            return None
+        value = self.value / other.value
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return Figure(value, fixed=True)
+        below = math.hypot(math.log(self.value / self.low), math.log(other.high / other.value))
+        above = math.hypot(math.log(self.high / self.value), math.log(other.value / other.low))
+        return Figure(value, value * math.exp(-below), value * math.exp(above))
+
+    def scaled(self, factor: float) -> "Figure":
+        """The same figure in another unit."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return replace(self, value=self.value * factor, low=low, high=high)
+
+
+def too_few(steps: int) -> str:
+    """Why so few steps give no rate, and what to do."""
+    return f"{count(steps, 'step')} timed; {ENOUGH_STEPS} needed. Run longer, or take turns (--repeats)."
 
 
 def warmup_steps(step_seconds: Series) -> int:
@@ -131,20 +181,21 @@ def independent_windows(rates: Series) -> float:
     return max(n * (1 - correlation) / (1 + correlation), _LEAST_WINDOWS)
 
 
-def t_quantile(freedom: float) -> float:
+def t_quantile(freedom: float, comparisons: float = 1) -> float:
     """The number of standard errors to either side that contain 95 % of Student's t, for any degrees of freedom.
 
+    With several comparisons each one gets its share of the 5 % (Bonferroni), so that all of them hold with 95 %.
     With t = √ν·tan θ the density becomes proportional to cos(θ)^(ν − 1) on 0 ≤ θ < π/2.
     """
-    return _t_quantile(round(freedom, 2))
+    return _t_quantile(round(freedom, 2), 1 - (1 - CONFIDENCE) / comparisons)
 
 
 @functools.lru_cache(maxsize=4096)
-def _t_quantile(freedom: float) -> float:
+def _t_quantile(freedom: float, confidence: float) -> float:
     angles = np.linspace(0, math.pi / 2, 4001)
     density = np.cos(angles) ** (freedom - 1)
     held = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(CONFIDENCE, held / held[-1], angles)))
+    return math.sqrt(freedom) * math.tan(float(np.interp(confidence, held / held[-1], angles)))
 
 
 @functools.cache

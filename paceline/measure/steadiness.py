@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from paceline.measure.series import Series
-from paceline.measure.stats import Figure, independent_windows, windows
+from paceline.measure.stats import Figure, independent_windows, too_few, windows
 
 _WIDE = 0.10
 _DRIFT = 0.03
@@ -15,7 +15,6 @@ _LEVELS_SEPARATE = 5.0
 _MEAN_APART = 0.02
 _SLOW_STEP = 2.0
 _MOST_WARMUP = 0.45
-_ENOUGH_STEPS = 100
 _STOLEN_PERCENT = 3.0
 
 
@@ -27,7 +26,7 @@ def unsteady(throughput: Figure, rates: Series, *, mean: float, step_seconds: Se
     """
     steps = step_seconds[warmup:]
     if throughput.spread is None:
-        warnings = [f"No interval: too few timed steps ({len(steps)}). Run at least {_ENOUGH_STEPS} steps."]
+        warnings = [f"The rate is not known: {too_few(len(steps))}"]
     else:
         causes = (_long_warmup(step_seconds, warmup), _drift(rates), _two_levels(steps), _wide(throughput, rates))
         warnings = [cause for cause in causes if cause][:1]
@@ -112,6 +111,11 @@ def _wide(throughput: Figure, rates: Series) -> str | None:
         return None
     alike = independent_windows(rates) < len(rates) / 2
     why = "the pace changes slowly" if alike else "the steps vary a lot"
+    if throughput.vague:
+        return (
+            f"The rate is not known: its 95 % interval spans more than 2x, because {why}. "
+            "Run longer, on a quieter machine."
+        )
     times = min(100, math.ceil((throughput.spread / (_WIDE / 2)) ** 2))  # an interval narrows with the root of the time
     return (
         f"The interval is wide, up to {throughput.spread:.0%} from the value: {why}. Run about {times} times as long."

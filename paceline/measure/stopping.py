@@ -45,5 +45,6 @@ class Stopping:
         # Copies, because an array with exported buffers cannot grow.
         seconds, units = np.array(self._seconds), np.array(self._units)
         skip = warmup_steps(seconds)
-        spread = median_interval(window_rates(units[skip:], seconds[skip:])).spread
-        return spread is not None and spread <= self._share and skip <= _MOST_WARMUP * len(seconds)
+        rate = median_interval(window_rates(units[skip:], seconds[skip:]))
+        precise = rate.known and rate.spread is not None and rate.spread <= self._share
+        return precise and skip <= _MOST_WARMUP * len(seconds)

@@ -9,6 +9,7 @@ from paceline.measure.series import Series, WorkerSeries
 from paceline.measure.stats import WINDOWS, Figure, median_interval, warmup_steps, window_rates
 from paceline.measure.steadiness import fixed_timing_warning, unsteady
 from paceline.measure.wallclock import common_stretch
+from paceline.record_parts import StepPercentiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class Summary:
     throughput: Figure
     worker_samples: list[int]
     worker_seconds: list[float]
+    percentiles: StepPercentiles
     warnings: list[str]
 
 
@@ -63,7 +65,7 @@ def _fixed(workers: Sequence[WorkerSeries], warmup: int) -> Summary:
     seconds = [float((w.end - w.begin)[part].sum()) for w, part in zip(workers, timed, strict=True)]
     rate = sum(float(w.units[part].sum()) / s for w, part, s in zip(workers, timed, seconds, strict=True))
     warning = fixed_timing_warning(warmup=timed[0].start, steps=timed[0].stop - timed[0].start)
-    return _summary(workers, timed, seconds, Figure(rate), [warning])
+    return _summary(workers, timed, seconds, Figure(rate, fixed=True), [warning])
 
 
 def _summary(
@@ -84,8 +86,15 @@ def _summary(
         throughput=throughput,
         worker_samples=samples,
         worker_seconds=seconds,
+        percentiles=_percentiles(workers, timed),
         warnings=warnings,
     )
+
+
+def _percentiles(workers: Sequence[WorkerSeries], timed: Sequence[slice]) -> StepPercentiles:
+    steps = np.concatenate([(w.end - w.begin)[part] for w, part in zip(workers, timed, strict=True)])
+    p50, p90, p99 = (float(seconds) for seconds in np.percentile(steps, (50, 90, 99)))
+    return StepPercentiles(p50=p50, p90=p90, p99=p99)
 
 
 def _rates_by_step(workers: Sequence[WorkerSeries], durations: Sequence[Series], timed: slice) -> Series:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paceline.errors import SpecError
+from paceline.numbers import number
 from paceline.references import catalogue
 
 _ANY = "all"
@@ -52,5 +53,5 @@ def _published() -> Iterator[Published]:
                     continue
                 workload = series.workload.partition(":")[0]
                 where = f"{device} ({row.machine})" if row.machine else device
-                source = f"{rate:g} {series.unit} published for {workload} on {where}: {reference.source}"
+                source = f"{number(rate)} {series.unit} published for {workload} on {where}: {reference.source}"
                 yield Published(device, row.machine, workload, rate, series.unit or "", row.batch, source)

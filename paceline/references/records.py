@@ -70,7 +70,7 @@ def _row(row: ScalingRow) -> Row:
         workers_per_device=record.spec.workers_per_device,
         machine=record.environment.host,
         batch=record.batch,
-        throughput=row.throughput.value,
+        throughput=row.throughput.value if row.throughput.known else None,
         efficiency_low=row.efficiency.low if row.efficiency is not None else None,
         samples=learning.samples_seen,
         updates=learning.updates,

@@ -8,20 +8,20 @@ from paceline.measure.stats import Figure
 from paceline.report import charts
 
 LEGEND = (
-    "Bars are 95 % intervals. A hollow mark is uncertain: it has no interval, one of more than 2x, or a value that the "
-    "host limited. Thin lines join neighbours that are both certain."
+    "Bars are 95 % intervals. A hollow mark is uncertain: it has no interval (fixed timing), lies above the ideal, or the "
+    "host limited it. What is not known is not drawn. Thin lines join neighbours that are both certain."
 )
 """What marks, bars and lines mean."""
 
 
 def is_certain(value: Figure) -> bool:
-    """Whether a value has an interval that says something, and is a figure of the devices rather than of the host."""
-    return value.spread is not None and not value.vague and not value.host_limited
+    """Whether a value has an interval that says something, and is a possible figure of the devices."""
+    return value.spread is not None and value.known and not value.marks
 
 
 def columns(name: str, value: Figure | None) -> charts.Datum:
-    """A figure as columns of a row of chart data; an interval that says nothing is left out."""
-    if value is None:
+    """A figure as columns of a row of chart data; none where it is not known."""
+    if value is None or not value.known:
         return {}
     certain = is_certain(value)
     low, high = (value.low, value.high) if certain else (None, None)

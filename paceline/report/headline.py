@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from paceline.explain.verdict import explain
-from paceline.measure.scaling import difference
+from paceline.measure.families import Family, families
 from paceline.numbers import count, rate
 from paceline.numbers import number as digits
 from paceline.report.results import Result, Results, measured
 from paceline.report.scaling import conditions, share, times
 from paceline.report.section import Section
 from paceline.report.shown import fastest
-from paceline.report.tables import PageTable, TableCell, interval, number, word
+from paceline.report.tables import PageTable, TableCell, interval, missing, number, word
 from paceline.studies.columns import NOTHING, Column, column
 from paceline.studies.table import figure
-from paceline.traffic.catalogue import exchanges
 
 _NAMED = 3
 _LEARNED = ("val_loss", "loss")
@@ -36,31 +35,31 @@ def about(results: Results) -> str:
 
 def _first(results: Results, best: Result) -> str:
     speed = f"{figure(best.scaling.throughput, rate)} {best.unit}"
+    if not best.scaling.throughput.known:
+        return f"The throughput of {best.label} is not known: {best.scaling.not_known}"
     if best.workers == 1 or best.scaling.speedup is None:
-        why = "" if best.workers == 1 else "; its speed-up is unknown without a one-worker run"
-        return f"{best.label} reaches {speed}{why}."
+        why = best.scaling.not_known or "there is no one-worker run."
+        return f"{best.label} reaches {speed}" + ("." if best.workers == 1 else f"; its speed-up is not known: {why}")
     reached = f"{times(best.scaling.speedup).text} the rate of one worker on {count(best.record.devices, 'device')}"
-    rivals = list(_rivals(results, best))
-    if not rivals:
+    family = _family(results, best)
+    if family is None:
         return f"{best.label} reaches {reached}: {speed}."
-    equal = [rival.label for rival in rivals if not difference(best.scaling.records, rival.scaling.records).seen]
+    if family.table.smallest is None:
+        return f"{best.label} reaches {reached}; whether other settings are as fast is not known from one turn."
+    own = best.scaling.records
+    labels = {id(row.scaling.records): row.label for row in results.rows}
+    equal = [labels[id(s)] for s in family.settings if s is not own and not family.difference(own, s).seen]
     if not equal:
-        return f"{best.label} is the fastest of {len(rivals) + 1} settings with as many workers: it reaches {reached}."
+        many = len(family.settings)
+        return f"{best.label} is the fastest of {many} settings with as many workers: it reaches {reached}."
     others = equal[0] if len(equal) == 1 else f"{len(equal)} others with as many workers"
     return f"{best.label} reaches {reached}; it is not measurably different from {others}."
 
 
-def _rivals(results: Results, best: Result) -> Iterator[Result]:
-    """Alternatives to the best setting: the same model, trained together by as many workers."""
-    for row in results.of_panel(best.panel):
-        alike = row.workers == best.workers and exchanges(row.record.spec.strategy)
-        if alike and row is not best and row.source is best.source and not _same_but_slower(row, best):
-            yield row
-
-
-def _same_but_slower(row: Result, best: Result) -> bool:
-    """Whether two settings differ only in slow motion, which changes how to measure, not what is measured."""
-    return {**row.settings, "slow_motion": None} == {**best.settings, "slow_motion": None}
+def _family(results: Results, best: Result) -> Family | None:
+    """The best setting with its alternatives in the same study; None where there is none."""
+    rows = [row.scaling for row in results.rows if row.source is best.source]
+    return next((f for f in families(rows) if any(s is best.scaling.records for s in f.settings)), None)
 
 
 def _second(best: Result) -> str:
@@ -98,7 +97,8 @@ def table(results: Results) -> PageTable:
             *(number(row.workers), number(row.record.devices)),
             *(_cell(shown, row) for shown in conditions_of),
             *((word(row.scaling.scaling or NOTHING),) if len(scalings) > 1 else ()),
-            *(_rate(row, several=len(units) > 1), times(row.scaling.speedup), share(row.scaling.efficiency)),
+            *(_rate(row, several=len(units) > 1), times(row.scaling.speedup, missing(row.scaling))),
+            share(row.scaling.efficiency, missing(row.scaling)),
             *(_cell(shown, row) for shown in extra),
         )
         for row in results.rows

@@ -13,10 +13,10 @@ from paceline.report.published.fields import networks_of
 from paceline.report.results import Results
 from paceline.report.section import Section
 from paceline.report.shown import fastest
-from paceline.report.tables import PageTable, word
+from paceline.report.tables import PageTable, number, word
 from paceline.settings import Role
 from paceline.spec import SETTINGS, with_role
-from paceline.studies.columns import NOTHING
+from paceline.studies.columns import NOTHING, PERCENTILES, column
 from paceline.units import human_bytes, human_seconds
 
 _FIGURES = re.compile(r"\d[\d.,]*")
@@ -27,7 +27,7 @@ def measured(results: Results) -> Section:
     """List the facts about the runs and the machine, and all warnings."""
     warnings = _warnings(results)
     title = "What was measured" + (f", and {count(len(warnings.rows), 'warning')}" if warnings.rows else "")
-    tables = (_facts(results), *((warnings,) if warnings.rows else ()))
+    tables = (_facts(results), *((warnings,) if warnings.rows else ()), _steps(results))
     return Section(name="measured", title=title, tables=tables)
 
 
@@ -35,6 +35,18 @@ def _facts(results: Results) -> PageTable:
     records = [run.record for row in results.rows for run in row.runs]
     rows = tuple((word(name), word(text or NOTHING)) for name, text in _listed(results, records))
     return PageTable(name="measured", title="The runs and the machine", headings=("what", "value"), rows=rows)
+
+
+def _steps(results: Results) -> PageTable:
+    """What stands beside the median rates: the mean, and how long steps took at most."""
+    columns = [column(name) for name in ("mean_rate", *PERCENTILES)]
+    rows = []
+    for row in results.rows:
+        values = [shown.over(row.scaling.records) for shown in columns]
+        rows.append((word(row.label), *(number(v, c.text) for v, c in zip(values, columns, strict=True))))
+    title = "Mean rates (all units ÷ all seconds), and the time within which half, 90 % and 99 % of the steps ended"
+    headings = ("setting", *(shown.heading for shown in columns))
+    return PageTable(name="steps", title=title, headings=headings, rows=tuple(rows))
 
 
 def _listed(results: Results, records: Sequence[Record]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,8 @@ from paceline.report import charts, curves
 from paceline.report.results import Result, Results
 from paceline.report.section import Chart, Section
 from paceline.report.shown import fastest, lines_of, shown_first
-from paceline.report.tables import TableCell, interval
+from paceline.report.tables import TableCell, interval, missing
+from paceline.studies.columns import NOTHING
 from paceline.studies.table import figure
 
 _ROOM = 1.12
@@ -37,14 +38,14 @@ _HOVER = {
 }
 
 
-def times(value: Figure | None) -> TableCell:
+def times(value: Figure | None, missing: str = NOTHING) -> TableCell:
     """A speed-up with its interval, as in `1.94× (1.90–1.98)`."""
-    return interval(value, "{:.2f}".format, "×")
+    return interval(value, "{:.2f}".format, "×", missing)
 
 
-def share(value: Figure | None) -> TableCell:
+def share(value: Figure | None, missing: str = NOTHING) -> TableCell:
     """An efficiency with its interval, as in `97 % (95–99)`."""
-    return interval(value, lambda part: f"{part * 100:.0f}", " %")
+    return interval(value, lambda part: f"{part * 100:.0f}", " %", missing)
 
 
 def throughput(results: Results) -> Section:
@@ -73,8 +74,9 @@ def speedup_and_efficiency(results: Results) -> Section | None:
 def _throughput(results: Results, panel: str) -> Chart:
     rows = results.of_panel(panel)
     unit = rows[0].unit
-    ends = [r.scaling.throughput.value for r in rows] + [r.scaling.ideal for r in rows if r.scaling.ideal]
-    y = alt.Y("value:Q", title=unit, scale=_scale(max(ends)), axis=alt.Axis(tickCount=_TICKS))
+    ends = [r.scaling.throughput.value for r in rows if r.scaling.throughput.known]
+    ends += [r.scaling.ideal for r in rows if r.scaling.ideal]
+    y = alt.Y("value:Q", title=unit, scale=_scale(max(ends, default=1.0)), axis=alt.Axis(tickCount=_TICKS))
     layers = [*_ideals(rows, y, "ideal"), *_points(rows, y, "throughput")]
     lines = lines_of(rows)
     definition = charts.layered(*layers, shown=shown_first(results, lines))
@@ -118,7 +120,7 @@ def _efficiency(results: Results, panel: str) -> Chart:
 
 def _hollow(values: Iterable[Figure | None]) -> str:
     """What hollow marks mean, where the chart has any."""
-    return " · hollow: uncertain" if any(v is not None and not curves.is_certain(v) for v in values) else ""
+    return " · hollow: uncertain" if any(v is not None and v.known and not curves.is_certain(v) for v in values) else ""
 
 
 def _points(rows: Sequence[Result], y: alt.Y, name: str) -> Iterator[alt.Chart]:
@@ -169,9 +171,9 @@ def point(result: Result) -> charts.Datum:
     return {
         **values,
         "rate": f"{figure(row.throughput, rate)} {unit}",
-        "speedup_text": times(row.speedup).text,
-        "efficiency_text": share(row.efficiency).text,
-        "ideal_text": f"{rate(row.ideal)} {unit} on {devices}" if row.ideal else "no baseline",
+        "speedup_text": times(row.speedup, missing(row)).text,
+        "efficiency_text": share(row.efficiency, missing(row)).text,
+        "ideal_text": f"{rate(row.ideal)} {unit} on {devices}" if row.ideal else "not known",
         "conditions": result.conditions,
         "repeats": len(result.runs),
     }
@@ -210,10 +212,15 @@ def conditions(rows: Sequence[Result]) -> str:
 def _best_title(rows: Sequence[Result], panel: str, results: Results) -> str:
     """A title that says what the fastest setting reaches."""
     best = fastest(rows)
-    marked = " (host-limited)" if best.scaling.throughput.host_limited else ""
-    title = f"{best.label}: {rate(best.scaling.throughput.value)} {best.unit}{marked}"
-    if best.scaling.efficiency is not None and best.workers > 1:
-        title += f", {best.scaling.efficiency.value * 100:.0f} % of ideal"
+    reached, efficiency = best.scaling.throughput, best.scaling.efficiency
+    if not reached.known:
+        return _titled(f"{best.label}: throughput not known", panel, results)
+    title = f"{best.label}: {rate(reached.value)} {best.unit}"
+    found = reached.marks
+    if efficiency is not None and best.workers > 1:
+        title += f", {efficiency.value * 100:.0f} % of ideal"
+        found = efficiency.marks
+    title += f" ({', '.join(found)})" if found else ""
     return _titled(title, panel, results)
 
 

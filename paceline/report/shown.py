@@ -49,10 +49,10 @@ def fastest(rows: Sequence[Result]) -> Result:
     return max(together or rows, key=_speed)
 
 
-def _speed(result: Result) -> tuple[bool, float, float]:
-    """Sort key: host-limited settings last, then by speed-up, as rates of different models have different units."""
+def _speed(result: Result) -> tuple[bool, bool, float, float]:
+    """Sort key: unknown rates last, before them host-limited ones; then by speed-up, as units of models differ."""
     throughput, speedup = result.scaling.throughput, result.scaling.speedup
-    return not throughput.host_limited, speedup.value if speedup else 0.0, throughput.value
+    return throughput.known, not throughput.host_limited, speedup.value if speedup else 0.0, throughput.value
 
 
 def _lines(results: Results, chosen: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

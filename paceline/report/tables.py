@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from paceline.measure.scaling import ScalingRow
 from paceline.measure.stats import Figure
 from paceline.studies.columns import NOTHING, Value
-from paceline.studies.table import figure
+from paceline.studies.table import NOT_KNOWN, figure
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,19 @@ def number(value: Value, written: Callable[[float], str] = str) -> TableCell:
     return TableCell(NOTHING if value is None else written(value), value)
 
 
-def interval(value: Figure | None, written: Callable[[float], str], unit: str = "") -> TableCell:
-    """A cell with a figure and its 95 % interval."""
-    if value is None:
-        return TableCell(NOTHING)
-    return TableCell(with_unit(value, written, unit), value.value, value.low, value.high)
+def interval(
+    value: Figure | None, written: Callable[[float], str], unit: str = "", missing: str = NOTHING
+) -> TableCell:
+    """A cell with a figure and its 95 % interval; a figure that is not known has no value."""
+    if value is None or not value.known:
+        return TableCell(figure(value, written, missing))
+    text, gap, remarks = figure(value, written).partition(" ")
+    return TableCell(f"{text}{unit}{gap}{remarks}", value.value, value.low, value.high)
 
 
-def with_unit(value: Figure | None, written: Callable[[float], str], unit: str) -> str:
-    """A figure with its interval and its unit once, as in `1.94× (1.90–1.98)`."""
-    text, gap, ends = figure(value, written).partition(" ")
-    return text if value is None else f"{text}{unit}{gap}{ends}"
+def missing(row: ScalingRow) -> str:
+    """What a table shows where a setting has no speed-up: it is not known, or there is no baseline."""
+    return NOT_KNOWN if row.not_known else NOTHING
 
 
 def to_markdown(table: PageTable) -> str:

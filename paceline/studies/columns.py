@@ -1,19 +1,23 @@
 """The columns of a study's table: the value that each takes from a record, and its format."""
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.numbers import number
+from paceline.numbers import number, rate
 from paceline.record import Record
-from paceline.record_parts import PHASES, PhaseName
+from paceline.record_parts import PHASES, PhaseName, StepPercentiles
 from paceline.units import human_bytes, human_seconds
 
 NOTHING = "–"
 """The sign for a value that was not measured."""
 
 Value = float | int | str | None
+
+PERCENTILES = tuple(field.name for field in dataclasses.fields(StepPercentiles))
+"""Percentiles of the time of a step."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,14 @@ def _memory(record: Record) -> int | None:
     return max((w.peak_memory_bytes for w in record.per_worker if w.peak_memory_bytes is not None), default=None)
 
 
+def _percentile(name: str) -> Column:
+    def value(record: Record) -> float | None:
+        seconds: float | None = getattr(record.step_percentiles, name, None)
+        return seconds
+
+    return Column(f"{name} of steps", value, human_seconds)
+
+
 def _phase(name: PhaseName) -> Column:
     return Column(f"{name} per step", lambda record: record.phases.of(name), human_seconds)
 
@@ -82,6 +94,8 @@ COLUMNS: Mapping[str, Column] = {
     "updates": Column("updates", lambda record: record.learning.updates, number),
     "global_batch": Column("global batch", lambda record: record.learning.global_batch, number),
     "step": Column("step", lambda record: record.step_seconds, human_seconds),
+    **{name: _percentile(name) for name in PERCENTILES},
+    "mean_rate": Column("mean rate", lambda record: record.mean_rate, rate),
     "sent": Column("sent per step", lambda record: record.traffic.sent_bytes_per_worker_and_step, human_bytes),
     "data": Column("data", lambda record: record.workload.data.source, str),
     **{name: _phase(name) for name in PHASES},

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -18,7 +18,7 @@ from paceline.migrations import strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import Baseline, Role, SettingValue
 from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, settings_alone, with_baseline, with_role
-from paceline.studies.definition import FIT, Axes, Study, slug
+from paceline.studies.definition import FIT, Axes, Study, Variant, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
 
@@ -89,12 +89,10 @@ class Grid:
         }
 
     def in_turns(self) -> list[Run]:
-        """All runs in order of execution: every setting once, then again.
-
-        Every other turn is in reverse order, so that a slow drift of the machine does not favour any setting.
-        """
+        """All runs in order of execution: every setting once, then again, each turn in an order of its own."""
         turns = list(zip(*self._runs.values(), strict=True))
-        return [run for number, turn in enumerate(turns) for run in (turn if number % 2 == 0 else turn[::-1])]
+        orders = (order_of_turn(list(self._runs), number) for number in range(len(turns)))
+        return [turn[place] for turn, order in zip(turns, orders, strict=True) for place in order]
 
     def refusing(self, problem: Callable[[RunSpec], str | None], finished: Container[str]) -> "Grid":
         """The grid with the reason in every cell that has a problem and runs that are not finished."""
@@ -108,6 +106,18 @@ class Grid:
         return Grid(self.study, tuple(map(checked, self.cells)))
 
 
+def order_of_turn(keys: Sequence[str], turn: int) -> list[int]:
+    """The order of settings in a turn: as listed in the first one, then shuffled, always in the same way.
+
+    The pace of a machine at one moment resembles its pace a moment later. In an order that repeats or reverses, some
+    settings would always be close in time and others never, and intervals would promise too much.
+    """
+    places = range(len(keys))
+    if turn == 0:
+        return list(places)
+    return sorted(places, key=lambda place: hashlib.sha256(f"{turn} {keys[place]}".encode()).digest())
+
+
 def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
     """All cells of a study, baselines first; refuses unknown names."""
     _check_names(study)
@@ -117,10 +127,25 @@ def spread(study: Study, site: Site = _ONE_NODE) -> Grid:
 
 def cells(study: Study, site: Site = _ONE_NODE) -> Iterator[Cell]:
     """The requested combinations as an iterator: a grid may be too large to expand."""
-    for variant, axes in study.blocks:
+    taken: dict[str, int] = {}
+    for number, (variant, axes) in enumerate(study.blocks):
         fit = _Fit(axes, site)
         for combination in itertools.product(*axes.values()):
-            yield _cell(study, dict(zip(axes, combination, strict=True)), site, fit=fit, label=variant.label)
+            settings = dict(zip(axes, combination, strict=True))
+            cell = _cell(study, settings, site, fit=fit, label=variant.label)
+            if taken.setdefault(cell.key, number) != number:  # equal to an earlier variant, and told apart by its name
+                _check_label(study, variant, number)
+                named = {**settings, "variant": variant.label or f"variant {number + 1}"}
+                cell = _cell(study, named, site, fit=fit, label=variant.label)
+            yield cell
+
+
+def _check_label(study: Study, variant: Variant, number: int) -> None:
+    others = [other.label for other in study.variants[:number]]
+    require(
+        variant.label is None or variant.label not in others,
+        f"Two variants are called {variant.label!r} and have equal settings: give each a label of its own.",
+    )
 
 
 def _check_names(study: Study) -> None:

@@ -1,12 +1,11 @@
 """The table of a study: a row per cell, with what varies, rates relative to the baseline, and chosen columns."""
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from paceline.measure.families import families
 from paceline.measure.scaling import Scaling, ScalingRow, scaling_rows
 from paceline.measure.stats import Figure
 from paceline.numbers import number, rate
@@ -15,11 +14,15 @@ from paceline.settings import Baseline, Role, as_typed
 from paceline.spec import SETTINGS
 from paceline.studies.columns import COLUMNS, NOTHING, Value, column
 from paceline.studies.definition import Study
+from paceline.studies.differences import differences
 from paceline.studies.epochs import epochs_of, over_repeats
 from paceline.studies.estimate import Span
 from paceline.studies.grid import Cell, Grid, differing
 from paceline.studies.store import Contents, Store
 from paceline.units import human_seconds
+
+NOT_KNOWN = "not known"
+"""What is printed instead of a figure that has no interval, or whose interval spans more than 2x."""
 
 IDEAL = "ideal"
 """A column that needs the baseline: the one-worker rate × devices."""
@@ -27,6 +30,9 @@ IDEAL = "ideal"
 _FIGURES_IN_WORDS = re.compile(r"\d[\d.,]*")
 _NAMED_ROWS = 3
 
+
+FIGURES = ("throughput", "speedup", "efficiency")
+"""Columns whose values have intervals."""
 
 CellValue = Value | Figure | Span
 """The value of a row in one column."""
@@ -105,12 +111,13 @@ def make_table(grid: Grid, rows: Sequence[StudyRow], contents: Contents) -> Stud
     """The results of all cells as one table."""
     settings = list(_settings(grid, rows))
     always = [*settings, *_results(rows)]
-    taken = {*(entry.name for entry in always), *(f"{name}_{end}" for name in _FIGURES for end in ("low", "high"))}
+    taken = {*(entry.name for entry in always), *(f"{name}_{end}" for name in FIGURES for end in ("low", "high"))}
     unequal = [grid.study.equal or ""] if any(map(partial(_not_equal, grid.study), rows)) else []
     chosen = [name for name in dict.fromkeys((*grid.study.columns, *unequal)) if name not in taken]
     entries = [*always, *_chosen(chosen, rows)]
     names = [_name(row, settings, index) for index, row in enumerate(rows)]
-    notes = [*_notes(grid, rows, names, contents), *_unknown(chosen, rows)]
+    found = differences(families([row.scaling for row in rows if row.scaling]), _by_record(rows, settings))
+    notes = [*found, *_notes(grid, rows, names, contents), *_unknown(chosen, rows)]
     title = _title(grid.study, rows, {entry.name for entry in entries})
     return _table(title, entries, notes)
 
@@ -148,7 +155,7 @@ def _settings(grid: Grid, rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
         ends_a_run = SETTINGS[name].has(Role.LENGTH) or name == "until_percent"
         follows = ends_a_run and grid.study.equal is not None  # from what is equal
         only_baseline = SETTINGS[name].baseline is Baseline.UNUSED and name not in asked
-        if name in labels_say or name in plans or follows or only_baseline:
+        if name in labels_say or (name == "variant" and labelled) or name in plans or follows or only_baseline:
             continue
         values = [row.cell.setting(name) for row in rows]
         texts = [NOTHING if value is None else str(as_typed(value)) for value in values]
@@ -200,10 +207,13 @@ def _results(rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
         for row, made, u in zip(rows, rates, units, strict=True)
     ]
     yield TableColumn("throughput", f"{unit} (95 %)" if alike else "throughput (95 %)", rates, texts)
+    missing = [NOT_KNOWN if row.scaling and row.scaling.not_known else NOTHING for row in rows]
     speedups = [row.scaling.speedup if row.scaling else None for row in rows]
-    yield TableColumn("speedup", "speed-up", speedups, [figure(s, lambda x: f"{x:.2f}×") for s in speedups])
+    texts = [figure(s, lambda x: f"{x:.2f}×", none) for s, none in zip(speedups, missing, strict=True)]
+    yield TableColumn("speedup", "speed-up", speedups, texts)
     shares = [row.scaling.efficiency if row.scaling else None for row in rows]
-    yield TableColumn("efficiency", "efficiency", shares, [figure(share, lambda x: f"{x:.0%}") for share in shares])
+    texts = [figure(share, lambda x: f"{x:.0%}", none) for share, none in zip(shares, missing, strict=True)]
+    yield TableColumn("efficiency", "efficiency", shares, texts)
 
 
 def _chosen(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[TableColumn]:
@@ -218,17 +228,16 @@ def _chosen(names: Sequence[str], rows: Sequence[StudyRow]) -> Iterator[TableCol
         yield TableColumn(name, shown.heading, values, [shown.written(value) for value in values])
 
 
-def figure(value: Figure | None, written: Callable[[float], str]) -> str:
-    """`512 (505–520)`: a value and its 95 % interval, or the value alone where there is none."""
+def figure(value: Figure | None, written: Callable[[float], str], missing: str = NOTHING) -> str:
+    """`512 (505–520)`: a value and its 95 % interval, with what makes it doubtful; `missing` where there is none."""
     if value is None:
-        return NOTHING
-    if value.host_limited:
-        return f"{written(value.value)} (host-limited)"
-    if value.vague:
-        return f"{written(value.value)} (uncertain)"
-    if value.low is None or value.high is None or value.low == value.high:
-        return written(value.value)
-    return f"{written(value.value)} ({written(value.low)}–{written(value.high)})"
+        return missing
+    if not value.known:
+        return NOT_KNOWN
+    remarks = list(value.marks)
+    if value.low is not None and value.high is not None and value.low != value.high and not value.host_limited:
+        remarks.insert(0, f"{written(value.low)}–{written(value.high)}")
+    return f"{written(value.value)} ({', '.join(remarks)})" if remarks else written(value.value)
 
 
 def _title(study: Study, rows: Sequence[StudyRow], shown: set[str]) -> str:
@@ -260,6 +269,12 @@ def _name(row: StudyRow, settings: Sequence[TableColumn], index: int) -> str:
     """The name of a row in notes."""
     words = [f"{e.heading} {e.texts[index]}" if e.numeric else e.texts[index] for e in settings]
     return " · ".join(words) or row.cell.key
+
+
+def _by_record(rows: Sequence[StudyRow], settings: Sequence[TableColumn]) -> dict[int, str]:
+    """The names of rows among those with as many workers, by the identity of their first record."""
+    others = [entry for entry in settings if entry.name != "workers"]
+    return {id(row.records[0]): _name(row, others, index) for index, row in enumerate(rows) if row.records}
 
 
 def _notes(grid: Grid, rows: Sequence[StudyRow], names: Sequence[str], contents: Contents) -> list[str]:
@@ -345,41 +360,3 @@ def epoch_table(grid: Grid, rows: Sequence[StudyRow], store: Store) -> StudyTabl
 def _texts(name: str, values: Sequence[CellValue]) -> list[str]:
     written = human_seconds if name == "time" else number
     return [NOTHING if v is None else written(v) if isinstance(v, int | float) else str(v) for v in values]
-
-
-def plain(value: CellValue) -> Value | dict[str, float | None]:
-    """The value as JSON represents it."""
-    if isinstance(value, Span):
-        return {"low": value.low, "high": value.high}
-    if not isinstance(value, Figure):
-        return value
-    limited = {"host_limited": True} if value.host_limited else {}
-    return {"value": value.value, "low": value.low, "high": value.high, **limited}
-
-
-def to_csv(table: StudyTable) -> str:
-    """One line per row; a figure with an interval takes three columns."""
-    flat = [dict(_flat(row)) for row in table.values]
-    header = list(dict.fromkeys(name for row in flat for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, header, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return out.getvalue()
-
-
-_FIGURES = ("throughput", "speedup", "efficiency")
-
-
-def _flat(row: Mapping[str, CellValue]) -> Iterable[tuple[str, Value]]:
-    for name, value in row.items():
-        if isinstance(value, Figure):
-            yield from ((name, value.value), (f"{name}_low", value.low), (f"{name}_high", value.high))
-            if value.host_limited:
-                yield f"{name}_host_limited", True
-        elif isinstance(value, Span):
-            yield from ((f"{name}_low", value.low), (f"{name}_high", value.high))
-        elif name in _FIGURES:
-            yield from ((name, None), (f"{name}_low", None), (f"{name}_high", None))
-        else:
-            yield name, value

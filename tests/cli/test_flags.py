@@ -49,7 +49,7 @@ def test_every_setting_of_a_study_itself_is_a_flag_with_its_help_and_panel(name:
 def test_no_other_setting_is_a_flag() -> None:
     flags = {SETTINGS[name].flag for name in SETTINGS}
     no_axes = {SETTINGS[name].flag for name in SETTINGS if not SETTINGS[name].has(Role.AXIS)}
-    assert flags - options(train).keys() == {"--workload", "--turn"}
+    assert flags - options(train).keys() == {"--workload", "--turn", "--variant"}
     assert not no_axes & options(study).keys()
     assert "--checkpoint-every" in no_axes
 

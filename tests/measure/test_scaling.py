@@ -5,54 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from complete import record_of
+from measure.made import run, turns
 
-from paceline.measure.scaling import ScalingRow, difference, scaling_rows
-from paceline.record import Record
-
-PLACE = {"host": "here", "processor": "some", "device_kind": "cpu", "versions": {"torch": "2.13.0"}}
-
-
-def run(
-    rate: float,
-    *,
-    workers: int = 1,
-    devices: int | None = None,
-    within: float | None = 0.01,
-    place: dict[str, Any] | None = None,
-    source: str = "generated",
-    **spec: Any,
-) -> Record:
-    settings = {
-        "workload": "vae",
-        "batch": 8,
-        "precision": "fp32",
-        "feed": "dataset",
-        "accumulate": 1,
-        "cores_per_device": 1,
-        "strategy": "independent" if workers == 1 else "allreduce",
-        "workers": workers,
-        "turn": 0,
-    }
-    low, high = (None, None) if within is None else (rate * (1 - within), rate * (1 + within))
-    return record_of(
-        {
-            "spec": {**settings, **spec},
-            "workload": {"parameters": 10, "data": {"source": source, "generated": True}},
-            "environment": {**PLACE, **(place or {})},
-            "devices": devices if devices is not None else workers,
-            "throughput": {"value": rate, "low": low, "high": high},
-        }
-    )
+from paceline.measure.families import Family
+from paceline.measure.scaling import ScalingRow, scaling_rows
 
 
 def values(row: ScalingRow) -> tuple[float | None, ...]:
     ratios = (row.speedup, row.efficiency)
     return row.ideal, *(None if ratio is None else ratio.value for ratio in ratios)
-
-
-def turns(rates: list[float], **changes: Any) -> list[Record]:
-    return [run(rate, turn=turn, **changes) for turn, rate in enumerate(rates)]
 
 
 def test_ideal_is_the_devices_times_the_rate_of_one_worker_alone() -> None:
@@ -129,9 +90,8 @@ def test_a_run_of_another_kind_is_no_baseline(other: dict[str, Any]) -> None:
 def test_what_keeps_records_from_being_compared_is_said(other: dict[str, Any], why: str) -> None:
     first, second = run(100, **other), run(150, workers=2)
     assert scaling_rows([first, second])[1].notes == (f"Not compared with the one-worker run: {why}.",)
-    answer = difference([first], [second])
-    assert (answer.ratio, answer.seen, answer.verdict) == (None, False, "not compared")
-    assert answer.notes == (f"Not compared: {why}.",)
+    answer = Family(((first,), (second,)), 1).difference((first,), (second,))
+    assert (answer.ratio, answer.seen, answer.verdict) == (None, False, f"not compared: {why}")
 
 
 def test_strong_scaling_is_against_one_worker_with_the_batch_of_all() -> None:
@@ -194,23 +154,55 @@ def test_one_turn_combines_the_runs_own_intervals_and_says_so() -> None:
     assert row.speedup.spread == pytest.approx(0.05, abs=0.003)
     (note,) = row.notes
     assert note.startswith("One turn only: the interval covers variation within the runs")
-    _, bare = scaling_rows([run(100), run(150, workers=2, within=None)])
-    assert bare.speedup is not None
-    assert bare.speedup.low is None
-    assert bare.notes == ("One turn only: there is no interval. Take 3 or more (--repeats).",)
+
+
+def test_a_rate_without_an_interval_is_not_known_and_nothing_is_derived_from_it() -> None:
+    few = {"steps_timed": 5}
+    _, bare = scaling_rows([run(100), run(150, workers=2, within=None, record=few)])
+    why = "5 steps timed; 60 needed. Run longer, or take turns (--repeats)."
+    assert (bare.throughput.known, bare.ideal, bare.speedup, bare.efficiency) == (False, 200, None, None)
+    assert (bare.not_known, bare.notes) == (why, (f"The rate is not known: {why}",))
+    alone, two = scaling_rows([run(100, within=None, record=few), run(150, workers=2)])
+    assert (alone.speedup, alone.not_known) == (None, why)
+    assert (two.throughput.known, two.ideal, two.speedup, two.efficiency) == (True, None, None, None)
+    assert two.not_known == f"the rate of one worker alone is not known: {why}"
+
+
+@pytest.mark.parametrize(("low", "high"), [(2e-11, 2e10), (49.0, 110.0), (90.0, 201.0)])
+def test_a_rate_whose_interval_spans_more_than_2x_is_not_known(low: float, high: float) -> None:
+    wide = {"throughput": {"value": 100.0, "low": low, "high": high}}
+    alone, two = scaling_rows([run(100), run(100, workers=2, record=wide)])
+    assert alone.speedup is not None
+    assert (two.throughput.known, two.speedup, two.efficiency, two.below_ideal) == (False, None, None, None)
+    assert two.not_known == "its 95 % interval spans more than 2x. Run longer, on a quieter machine."
+
+
+def test_turns_that_differ_too_much_give_neither_a_rate_nor_a_ratio() -> None:
+    _, two = scaling_rows([*turns([100, 100, 100]), *turns([50, 150, 400], workers=2)])
+    assert (two.throughput.known, two.speedup) == (False, None)
+    assert two.not_known == "its 3 turns differ too much. Take more turns (--repeats), on a quieter machine."
+    _, paired = scaling_rows([*turns([100, 30, 10]), *turns([150, 45, 15], workers=2)])
+    assert (paired.throughput.known, paired.speedup) == (False, None), "although the ratio is the same in every turn"
+
+
+def test_fixed_timing_has_no_interval_by_design_and_is_marked() -> None:
+    fixed: dict[str, Any] = {"within": None, "timing": "fixed:warmup=10,steps=20"}
+    _, two = scaling_rows([run(100, **fixed), run(150, workers=2, **fixed)])
+    assert two.efficiency is not None
+    assert (two.efficiency.value, two.efficiency.marks, two.not_known) == (0.75, ("no interval",), None)
+    assert two.notes == ("One turn only: there is no interval. Take 3 or more (--repeats).",)
 
 
 def test_two_turns_are_few_and_turns_that_do_not_meet_give_no_interval() -> None:
     _, two = scaling_rows([*turns([100, 101]), *turns([150, 149], workers=2)])
     assert two.notes == ("Only 2 turns: the interval is wide. Take 3 or more (--repeats).",)
     _, missed = scaling_rows([run(100, turn=0), run(150, workers=2, turn=1)])
-    assert missed.speedup is not None
-    assert (missed.speedup.value, missed.speedup.low) == (1.5, None)
-    assert missed.notes == ("No turn has both runs, so there is no interval. Run the missing ones.",)
+    assert missed.speedup is None
+    assert missed.not_known == "no turn has both this run and one worker alone. Run the missing ones."
 
 
 def test_runs_without_a_turn_are_paired_in_their_order() -> None:
-    ones, twos = [run(rate) for rate in (100, 50, 80)], [run(rate, workers=2) for rate in (180, 90, 144)]
+    ones, twos = [run(rate) for rate in (100, 70, 80)], [run(rate, workers=2) for rate in (180, 126, 144)]
     _, row = scaling_rows([*ones, *twos])
     assert row.speedup is not None
     assert (row.speedup.low, row.speedup.high) == pytest.approx((1.8, 1.8))
@@ -221,52 +213,9 @@ def test_an_efficiency_far_above_one_is_flagged() -> None:
     assert any(
         note.startswith("Efficiency 131% is more than the devices can deliver: one") for note in impossible.notes
     )
+    assert impossible.efficiency is not None
+    assert impossible.efficiency.marks == ("above ideal",)
     _, chance = scaling_rows([*turns([100, 130, 90]), *turns([230, 231, 210], workers=2)])
     assert any("so this may be chance" in note for note in chance.notes)
     _, fine = scaling_rows([*turns([100, 101, 99]), *turns([202, 204, 200], workers=2)])
     assert fine.notes == ()
-
-
-def test_a_difference_is_named_with_its_size() -> None:
-    a, b = turns([110, 111, 109]), turns([100, 100, 100], strategy="allreduce")
-    assert difference(a, b).verdict.startswith("10.0% faster (")
-    assert difference(b, a).verdict.startswith("9.1% slower (")
-    assert difference(a, b).seen
-    same = difference(a, turns([109, 112, 110], strategy="allreduce"))
-    assert (same.seen, same.verdict) == (False, "not measurably different")
-
-
-def test_the_difference_seen_from_the_other_side_is_its_inverse() -> None:
-    a, b = turns([110, 115, 109]), turns([100, 98, 100], strategy="allreduce")
-    there, back = difference(a, b).ratio, difference(b, a).ratio
-    assert there is not None
-    assert back is not None
-    assert (back.value, back.low, back.high) == pytest.approx((1 / there.value, 1 / there.high, 1 / there.low))  # type: ignore[operator]
-
-
-def share_seen(faster: float, count: int, *, varies: float = 0.01, studies: int = 1000) -> float:
-    """In how many studies a difference is seen, where every run varies by so much and turns by five times that."""
-    random = np.random.default_rng(count)
-    seen = 0
-    for _ in range(studies):
-        weather = 100 * np.exp(5 * varies * random.standard_normal(count))
-        a, b = weather * np.exp(varies * random.standard_normal((2, count))) * [[faster], [1.0]]
-        seen += difference(turns(a.tolist()), turns(b.tolist(), strategy="allreduce")).seen
-    return seen / studies
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_where_there_is_no_difference_hardly_any_is_seen(count: int) -> None:
-    assert 0.03 <= share_seen(1.0, count) <= 0.07
-
-
-def test_a_difference_of_three_percent_is_seen_in_five_turns_that_vary_by_one() -> None:
-    assert share_seen(1.03, 5, studies=400) > 0.9
-    assert share_seen(1.03, 2, studies=400) < 0.5, "two turns are few"
-
-
-def test_one_turn_with_honest_intervals_hardly_sees_what_is_not_there() -> None:
-    random = np.random.default_rng(7)
-    rates = 100 * np.exp(0.01 * random.standard_normal((2, 1000)))
-    pairs = [(run(a, within=0.0196), run(b, within=0.0196, strategy="allreduce")) for a, b in rates.T.tolist()]
-    assert 0.03 <= np.mean([difference([a], [b]).seen for a, b in pairs]) <= 0.07

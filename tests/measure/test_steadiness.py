@@ -28,7 +28,7 @@ def test_a_sound_run_is_not_warned_of(steps: int, correlation: float) -> None:
 
 def test_too_few_steps_are_told_with_the_number_that_would_do() -> None:
     (warning,) = warnings(np.ones(4))
-    assert warning == "No interval: too few timed steps (3). Run at least 100 steps."
+    assert warning == "The rate is not known: 3 steps timed; 60 needed. Run longer, or take turns (--repeats)."
 
 
 def test_cores_that_other_machines_had_are_told_with_the_share() -> None:

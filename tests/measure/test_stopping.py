@@ -79,3 +79,10 @@ def test_once_narrow_it_stays_so() -> None:
 def test_asking_after_every_step_of_a_long_run_costs_little() -> None:
     seconds = np.random.default_rng(3).lognormal(0.0, 1.0, 200_000)
     assert stopped_after(seconds, 0.001, ask_every=1) is None
+
+
+def test_a_rate_that_is_not_known_stops_no_run_however_little_was_asked_for() -> None:
+    random, stopping = np.random.default_rng(3), Stopping(500.0)
+    for seconds in np.exp(2 * random.standard_normal(60).repeat(10)):
+        stopping.step(seconds, 1.0)
+        assert not stopping.narrow_enough()

@@ -113,7 +113,7 @@ def test_without_a_baseline_there_is_no_speed_up_and_no_gap(tmp_path: Path) -> N
     results = read([study(tmp_path, [together(2)])])
     assert speedup_and_efficiency(results) is None
     assert gap_to_ideal(results) is None
-    assert "speed-up is unknown" in verdict(results)[0]
+    assert "its speed-up is not known: there is no one-worker run." in verdict(results)[0]
 
 
 def test_the_parts_of_a_bar_add_up_to_the_gap(results: Results) -> None:

@@ -51,7 +51,12 @@ def record_of(spec: RunSpec, devices: int, rate: float = 100.0) -> Record:
         seconds_timed=STEPS * step,
         warmup_steps=0,
         wall_seconds={"start_up": 1.0, "training": 2.0},
-        throughput={"value": rate * spec.workers, "low": None, "high": None, "unit": "images/s"},
+        throughput={
+            "value": rate * spec.workers,
+            "low": 0.99 * rate * spec.workers,
+            "high": 1.01 * rate * spec.workers,
+            "unit": "images/s",
+        },
         per_worker=[{"rank": rank, **worker} for rank in range(spec.workers)],
         servers=[],
         utilisation=[{"device": "cpu:0", "workers_percent": 90.0, "busy_percent": 95.0}],

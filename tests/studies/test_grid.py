@@ -66,10 +66,13 @@ def test_keys_stay_the_same_from_version_to_version() -> None:
     assert (baseline.key, cell.key) == ("vae-independent-1w-57dc9ec6d22e", "vae-allreduce-2w-4c7626ca515a")
 
 
-def test_turns_go_forward_and_backward_and_hold_every_cell_once() -> None:
-    grid = spread(study(workers=[1, 2, 4], repeats=3))
-    turns = [[run.cell.key for run in grid.in_turns() if run.spec.turn == turn] for turn in range(3)]
-    assert turns[0] == turns[2] == turns[1][::-1] == [cell.key for cell in grid.cells]
+def test_every_turn_holds_every_cell_once_in_an_order_of_its_own() -> None:
+    grid = spread(study(workers=[1, 2, 4], repeats=6))
+    turns = [[run.cell.key for run in grid.in_turns() if run.spec.turn == turn] for turn in range(6)]
+    assert turns[0] == [cell.key for cell in grid.cells]
+    assert {tuple(sorted(turn)) for turn in turns} == {tuple(sorted(turns[0]))}
+    assert len({tuple(turn) for turn in turns}) > 3
+    assert grid.in_turns() == spread(study(workers=[1, 2, 4], repeats=6)).in_turns(), "the same study, the same order"
     assert [run.spec.turn for run in grid.in_turns()] == sorted(run.spec.turn for run in grid.in_turns())
 
 
@@ -263,3 +266,21 @@ def test_what_changes_a_workers_step_has_a_baseline_for_each_of_its_values(name:
     grid = spread(study(workers=[2, 4], **{name: values}))
     assert settings(grid, "workers", name)[:2] == [(1, value) for value in values]
     assert [cell.added for cell in grid.cells] == [True, True, False, False, False, False]
+
+
+def test_variants_with_equal_settings_keep_their_identity_by_name() -> None:
+    one, other = ({"label": label, "strategy": "allreduce"} for label in ("A", "B"))
+    grid = spread(study(workers=2, variant=[one, other]))
+    baseline, a, b = grid.cells
+    assert (a.label, b.label, baseline.added) == ("A", "B", True)
+    assert a.key != b.key
+    assert a.key == spread(study(workers=2, strategy="allreduce")).cells[1].key, "runs of the first one are found again"
+    assert (a.setting("variant"), b.setting("variant")) == (None, "B")
+    unnamed = [{"strategy": "allreduce"}, {"strategy": "allreduce"}]
+    assert [cell.setting("variant") for cell in spread(study(workers=2, variant=unnamed)).cells] == [
+        None,
+        None,
+        "variant 2",
+    ]
+    with pytest.raises(SpecError, match="Two variants are called 'A' and have equal settings"):
+        spread(study(workers=2, variant=[one, one]))

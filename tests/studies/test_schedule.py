@@ -18,16 +18,10 @@ from paceline.studies.store import Store
 def test_runs_are_made_in_turns(tmp_path: Path) -> None:
     grid, engine = spread(study(strategy=["independent", "allreduce"], workers=[1, 2], repeats=2)), QuickEngine()
     carry_out(grid, Store(tmp_path), engine, Notes())
-    assert [(spec.turn, spec.strategy, spec.workers) for spec in engine.ran] == [
-        (0, "independent", 1),
-        (0, "independent", 2),
-        (0, "allreduce", 1),
-        (0, "allreduce", 2),
-        (1, "allreduce", 2),
-        (1, "allreduce", 1),
-        (1, "independent", 2),
-        (1, "independent", 1),
-    ]
+    ran = [(spec.turn, spec.strategy, spec.workers) for spec in engine.ran]
+    every = [("independent", 1), ("independent", 2), ("allreduce", 1), ("allreduce", 2)]
+    assert ran[:4] == [(0, *setting) for setting in every]
+    assert sorted(ran[4:]) == sorted((1, *setting) for setting in every)
 
 
 def test_a_run_that_fails_ends_no_other_is_told_and_is_tried_again(tmp_path: Path) -> None:

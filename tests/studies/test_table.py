@@ -14,10 +14,11 @@ from paceline.measure.stats import Figure
 from paceline.numbers import rate
 from paceline.spec import RunSpec
 from paceline.studies.definition import make_study
+from paceline.studies.export import plain, to_csv
 from paceline.studies.grid import Grid, spread
 from paceline.studies.schedule import carry_out
 from paceline.studies.store import Store
-from paceline.studies.table import StudyTable, epoch_table, figure, grid_table, make_table, rows_of, to_csv
+from paceline.studies.table import StudyTable, epoch_table, figure, grid_table, make_table, rows_of
 
 
 def shown(folder: Path, grid: Grid, engine: QuickEngine | None = None) -> StudyTable:
@@ -30,8 +31,8 @@ def test_columns_are_what_varies_the_rates_and_what_was_asked_for(tmp_path: Path
     table = shown(tmp_path, spread(study(workers=[1, 2], batch=10, columns=columns, validate="end")))
     assert table.headings[:6] == ("strategy", "workers", "devices", "images/s (95 %)", "speed-up", "efficiency")
     last = dict(zip(table.headings, table.texts[-1], strict=True))
-    assert (last["strategy"], last["workers"], last["images/s (95 %)"]) == ("allreduce", "2", "200")
-    assert (last["speed-up"], last["efficiency"], last["ideal"]) == ("2.00×", "100%", "200")
+    assert (last["strategy"], last["workers"], last["images/s (95 %)"]) == ("allreduce", "2", "200 (198–202)")
+    assert (last["speed-up"], last["efficiency"], last["ideal"]) == ("2.00× (1.97×–2.03×)", "100% (99%–101%)", "200")
     assert (last["val_loss"], last["accuracy"], last["utilisation"], last["time"]) == ("4.5", "0.75", "90%", "3s")
     assert (last["epochs"], last["samples"], last["updates"]) == ("2", "80", "4")
     assert (last["step"], last["sent per step"]) == ("100ms", "1 KB")
@@ -70,7 +71,11 @@ def test_failed_and_impossible_cells_are_shown_as_such_with_the_reason(tmp_path:
 
     table = shown(tmp_path, spread(study(workers=[2, 4096], columns=["val_loss"], validate="end")), QuickEngine(fail))
     assert [row["throughput"] is None for row in table.values] == [False, True, True]
-    assert [texts[table.headings.index("images/s (95 %)")] for texts in table.texts] == ["100", "failed", "impossible"]
+    assert [texts[table.headings.index("images/s (95 %)")] for texts in table.texts] == [
+        "100 (99–101)",
+        "failed",
+        "impossible",
+    ]
     notes = "\n".join(table.notes)
     assert "workers 2: failed: Worker 1 was killed by SIGKILL after step 3." in notes
     assert "Last lines" not in notes
@@ -181,7 +186,12 @@ def test_the_second_table_has_a_row_per_epoch(tmp_path: Path) -> None:
         (Figure(12345.6, 12300.4, 12400.6), "12,346 (12,300–12,401)"),
         (Figure(326.62, 323.1, 328.94), "326.6 (323.1–328.9)"),
         (Figure(1.0, 1.0, 1.0), "1"),
-        (Figure(5.0, None, None), "5"),
+        (Figure(5.0, None, None), "not known"),
+        (Figure(5.0, 2e-11, 2e10), "not known"),
+        (Figure(5.0, 2.4, 6.0), "not known"),
+        (Figure(5.0, fixed=True), "5 (no interval)"),
+        (Figure(2.59, 2.54, 2.64, impossible=True), "2.59 (2.54–2.64, above ideal)"),
+        (Figure(5.0, 4.0, 6.0, host_limited=True), "5 (host-limited)"),
         (None, "–"),
     ],
 )
@@ -203,3 +213,46 @@ def test_each_value_of_a_setting_that_changes_the_step_is_compared_with_its_own_
     pairs = [row for row in rows if row.cell.setting("workers") == 2]
     efficiencies = [row.scaling and row.scaling.efficiency and row.scaling.efficiency.value for row in pairs]
     assert efficiencies == [pytest.approx(0.95)] * 4, "the faster one's baseline would make it 0.68"
+
+
+SAME = [{"label": "A", "strategy": "allreduce"}, {"label": "B", "strategy": "allreduce"}]
+
+
+def test_variants_with_equal_settings_are_rows_of_their_own(tmp_path: Path) -> None:
+    grid = spread(study(workers=2, repeats=3, variant=SAME))
+    rates = {(None, 0): 100, (None, 1): 101, (None, 2): 99, ("B", 0): 98, ("B", 1): 102, ("B", 2): 100}
+    table = shown(tmp_path, grid, QuickEngine(rate=lambda spec: rates[spec.variant, spec.turn]))
+    assert [texts[0] for texts in table.texts] == ["baseline of A, B", "A", "B"]
+    assert [row["devices"] for row in table.values] == [1, 2, 2]
+    one, other = (row["throughput"] for row in table.values[1:])
+    assert isinstance(one, Figure)
+    assert isinstance(other, Figure)
+    assert one.value != other.value
+    note = table.notes[0]
+    assert note.startswith("Of 2 settings with 2 workers, A was the fastest; B is not measurably different from it.")
+    assert "With 3 turns at this noise (" in note
+    assert note.endswith("cannot be shown.")
+
+
+def test_a_slower_setting_is_called_slower_and_one_turn_calls_nothing(tmp_path: Path) -> None:
+    def pace(spec: RunSpec) -> float:
+        return (80 if spec.variant == "B" else 100) + spec.turn + 0.1 * (spec.turn * len(spec.variant or "") % 2)
+
+    table = shown(tmp_path / "5", spread(study(workers=2, repeats=5, variant=SAME)), QuickEngine(rate=pace))
+    assert table.notes[0].startswith("Of 2 settings with 2 workers, A was the fastest; B is 19.")
+    assert "% slower (" in table.notes[0]
+    once = shown(tmp_path / "1", spread(study(workers=2, variant=SAME)), QuickEngine(rate=pace))
+    expected = "Of 2 settings with 2 workers, none can be called faster: that takes two turns."
+    assert once.notes[0].startswith(expected)
+
+
+def test_what_is_not_known_has_no_number_in_any_column_or_file(tmp_path: Path) -> None:
+    def wild(spec: RunSpec) -> float:
+        return 100.0 * 7 ** (spec.turn - 1) if spec.workers == 2 else 100.0
+
+    table = shown(tmp_path, spread(study(workers=[1, 2], strategy="allreduce", repeats=3)), QuickEngine(rate=wild))
+    last = dict(zip(table.headings, table.texts[-1], strict=True))
+    assert [last[name] for name in ("images/s (95 %)", "speed-up", "efficiency")] == ["not known"] * 3
+    assert plain(table.values[-1]["throughput"]) == {"value": None, "low": None, "high": None}
+    assert to_csv(table).splitlines()[-1] == "allreduce,2,2,,,,,,,,,"
+    assert any("The rate is not known: its 3 turns differ too much." in note for note in table.notes)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from paceline.errors import SpecError
+from paceline.errors import DataError, SpecError
 from paceline.grammar import require
 from paceline.measure.extremes import Z80, Z95
-from paceline.measure.ratios import rate_of, rate_over
+from paceline.measure.ratios import rate_of, rate_over, why_not_known
 from paceline.measure.scaling import scaling_rows
+from paceline.numbers import count
 from paceline.project.curve import (
     Knee,
     Point,
@@ -85,7 +86,10 @@ class Measured:
         typical = [_typical(repeats) for repeats in settings]
         anchor = anchor_of(typical)
         repeats = next(setting for setting in settings if anchor in setting)
-        over = rate_over(repeats)
+        over, unknown = rate_over(repeats), why_not_known(repeats)
+        if unknown is not None:
+            who = f"{anchor.spec.strategy} with {count(anchor.spec.workers, 'worker')}"
+            raise DataError(f"Nothing can be projected: the rate of {who} is not known: {unknown}")
         profile, host = profile_of(typical), fit_host(typical)
         profile = replace(profile, error=max(profile.error, interval_error(over)))
         network = None if host is not None else fit_network(typical)

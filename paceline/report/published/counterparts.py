@@ -51,7 +51,7 @@ class Counterpart:
 
 
 def _figure(value: float | None) -> Figure | None:
-    return None if value is None else Figure(value, None, None)
+    return None if value is None else Figure(value, fixed=True)
 
 
 def counterparts(rows: Sequence[Result], reference: Reference) -> list[Counterpart]:

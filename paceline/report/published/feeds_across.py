@@ -16,6 +16,7 @@ from paceline.report.published.grouped import (
 )
 from paceline.report.tables import PageTable, number, word
 from paceline.studies.columns import NOTHING
+from paceline.studies.table import NOT_KNOWN
 
 _PLACES = {"device": "GPU", "host": "CPU", "python": "Python"}
 
@@ -65,4 +66,6 @@ def _made_at(row: ScalingRow) -> str:
 
 
 def _rate(row: ScalingRow | None) -> str:
-    return NOTHING if row is None else rate(row.throughput.value)
+    if row is None:
+        return NOTHING
+    return rate(row.throughput.value) if row.throughput.known else NOT_KNOWN

@@ -7,7 +7,7 @@ from paceline.measure.scaling import ScalingRow
 from paceline.numbers import number as digits
 from paceline.numbers import rate
 from paceline.record import Record
-from paceline.report.tables import TableCell, interval, number, word
+from paceline.report.tables import TableCell, interval, missing, number, word
 from paceline.studies.columns import COLUMNS, Column
 
 Field = Callable[[ScalingRow], TableCell]
@@ -37,7 +37,7 @@ def throughput(row: ScalingRow) -> TableCell:
 
 def speedup(row: ScalingRow, sign: str = "") -> TableCell:
     """Speed-up over one worker alone."""
-    return interval(row.speedup, "{:.2f}".format, sign)
+    return interval(row.speedup, "{:.2f}".format, sign, missing(row))
 
 
 def seconds(written: Callable[[float], str]) -> Field:

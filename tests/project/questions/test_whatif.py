@@ -322,13 +322,10 @@ def test_a_curve_to_a_thousand_workers_takes_seconds(measured: Measured) -> None
     assert found.points[-1].limit != "compute"
 
 
-def test_a_rate_that_is_hardly_known_gives_a_band_of_half_and_twice_and_a_warning(tmp_path: Path) -> None:
+def test_nothing_is_projected_from_a_rate_that_is_not_known(tmp_path: Path) -> None:
     vague = {"value": 100.0, "low": 1.0, "high": 9000.0, "unit": "images/s"}
-    measured = Measured.of_records([made(tmp_path, alone(record={"throughput": vague}))])
-    found = at(measured, 1)
-    rate = known(found.throughput)
-    assert (found.low95, found.high95) == pytest.approx((rate / 2, 2 * rate))
-    assert any("uncertain" in warning for warning in measured.warnings)
+    with pytest.raises(DataError, match="the rate of independent with 1 worker is not known: its 95 % interval"):
+        Measured.of_records([made(tmp_path, alone(record={"throughput": vague}))])
 
 
 def test_a_run_that_was_disturbed_is_said_to_have_been(tmp_path: Path) -> None:

@@ -49,8 +49,10 @@ def points(section: Section) -> list[dict[str, Any]]:
 def test_speed_ups_and_efficiencies_stand_side_by_side(tmp_path: Path) -> None:
     section = against.section(results_of(tmp_path, ALONE, {"workers": 2}), references.load("seed-000"))
     line = line_of(section.tables[0], workers="2")
-    assert (line["speed-up"], line["their speed-up"]) == ("1.80×", "1.61×"), "20,085.33 ÷ 12,444.9"
-    assert (line["efficiency"], line["their efficiency"]) == ("90 %", "81 %")
+    assert (line["speed-up"], line["their speed-up"]) == ("1.80× (1.77–1.83)", "1.61× (no interval)"), (
+        "20,085.33 ÷ 12,444.9"
+    )
+    assert (line["efficiency"], line["their efficiency"]) == ("90 % (89–91)", "81 % (no interval)")
     assert (line["batch per worker"], line["their batch"]) == ("8", "128")
     assert section.tables[0].lines == ("allreduce",)
 
@@ -92,7 +94,7 @@ def test_workers_that_share_a_device_are_compared_with_such(tmp_path: Path) -> N
     section = against.section(results, references.load("seed-000"))
     line = line_of(section.tables[0], workers="4")
     assert (line["per device"], line["devices"], line["their devices"]) == ("2", "2", "2")
-    assert line["their speed-up"] == "2.03×", "25,300 ÷ 12,444.9"
+    assert line["their speed-up"] == "2.03× (no interval)", "25,300 ÷ 12,444.9"
 
 
 def test_the_chart_has_ours_with_intervals_theirs_dashed_and_the_ideal(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_table_of_the_users_own_is_compared_with(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("strategy,gpus,images/s\nreplicated,1,200\nreplicated,2,380\n")
     section = against.section(results_of(tmp_path, ALONE, {"workers": 2}), against.find(str(file)))
-    assert line_of(section.tables[0], workers="2")["their speed-up"] == "1.90×"
+    assert line_of(section.tables[0], workers="2")["their speed-up"] == "1.90× (no interval)"
     assert any("allreduce with replicated" in words for words in section.words), "unlike strategies are named"
 
 

@@ -66,7 +66,7 @@ def test_the_first_layout_counts_nodes_workers_devices_images_and_time() -> None
     wall = dataclasses.replace(shared.wall_seconds, start_up=3.5, training=60.0)
     record = dataclasses.replace(shared, wall_seconds=wall)
     (table,) = styles.tables("seed-000", rows(record))
-    assert texts(table) == [("1", "4", "2", "2", "200", "2", "128", "4.5", "90%", "1m3.5s")]
+    assert texts(table) == [("1", "4", "2", "2", "200 (198–202)", "2", "128", "4.5", "90%", "1m3.5s")]
     assert table.title == "vae · allreduce · dataset, weak scaling, batch 8 per worker, lr 0.001, lr rule none"
 
 
@@ -78,8 +78,8 @@ def test_the_second_layout_has_minutes_and_the_loss_of_the_last_epoch() -> None:
 
 def test_the_third_layout_has_twenty_batches_at_the_measured_pace_and_the_speed_up_that_follows() -> None:
     alone, together = styles.tables("seed-002", rows(*PAIR))
-    assert texts(alone)[0] == ("1", "8", "1.600", "100", "1.00")
-    assert texts(together)[0] == ("2", "8", "1.778", "180", "1.80")
+    assert texts(alone)[0] == ("1", "8", "1.600", "100 (99–101)", "1.00")
+    assert texts(together)[0] == ("2", "8", "1.778", "180 (178.2–181.8)", "1.80 (1.77–1.83)")
 
 
 def test_headings_name_what_the_workload_counts() -> None:
@@ -98,7 +98,7 @@ def test_the_fourth_layout_puts_the_places_where_images_are_made_side_by_side() 
     records = [run(n, rate, feed=feed, strategy="allreduce") for feed, rate in feeds.items() for n in (1, 2)]
     (table,) = styles.tables("seed-003", rows(*records))
     assert table.headings == ("#GPU", "paceline(GPU/CPU/Python)", "paceline(dataset)")
-    assert texts(table) == [("1", "100/90/–", "80"), ("2", "200/180/–", "160")]
+    assert texts(table) == [("1", "100/90/–", "80 (79.2–80.8)"), ("2", "200/180/–", "160 (158.4–161.6)")]
 
 
 def test_the_fifth_layout_has_machines_versions_baselines_and_workloads_against_workers() -> None:
@@ -109,10 +109,13 @@ def test_the_fifth_layout_has_machines_versions_baselines_and_workloads_against_
     assert texts(testbed) == [("here", "any", "–")]
     assert texts(versions) == [("Version",)]
     assert baseline.headings == ("", "vae, dataset, batch 8 (images/s)", "resnet18, dataset, batch 8 (images/s)")
-    assert texts(baseline) == [("here", "100", "100")]
+    assert texts(baseline) == [("here", "100 (99–101)", "100 (99–101)")]
     pairs = ("Throughput (2 workers)", "Scalability (x)", "Throughput (4 workers)", "Scalability (x)")
     assert results.headings == ("", *pairs)
-    assert texts(results)[1][1:] == ("180", "1.80x", "360", "3.60x")
+    assert texts(results)[1][1:] == (
+        *("180 (178.2–181.8)", "1.80x (1.77–1.83)"),
+        *("360 (356.4–363.6)", "3.60x (3.55–3.65)"),
+    )
 
 
 def test_rows_that_differ_in_more_than_workers_stand_in_tables_of_their_own() -> None:
@@ -130,7 +133,7 @@ def test_one_worker_alone_is_shown_for_each_optimizer() -> None:
     alone = [run(1, rate, optimizer=optimizer) for optimizer, rate in (("own", 100.0), ("sgd", 50.0))]
     _, _, baseline = styles.tables("seed-004", rows(*alone))
     assert baseline.headings[2] == "vae, dataset, batch 8, optimizer sgd (images/s)"
-    assert texts(baseline) == [("here", "100", "50")]
+    assert texts(baseline) == [("here", "100 (99–101)", "50 (49.5–50.5)")]
 
 
 def test_strong_scaling_is_named_with_the_batch_of_all_workers() -> None:
