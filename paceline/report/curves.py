@@ -8,8 +8,8 @@ from paceline.measure.stats import Figure
 from paceline.report import charts
 
 LEGEND = (
-    "Bars are 95 % intervals. A hollow mark is uncertain: it has no interval (fixed timing), lies above the ideal, or the "
-    "host limited it. What is not known is not drawn. Thin lines join neighbours that are both certain."
+    "Bars are 95 % intervals. A hollow mark is uncertain: it has no interval (fixed timing), lies above the ideal, or "
+    "the host limited it. What is not known is not drawn. Thin lines join neighbours that are both certain."
 )
 """What marks, bars and lines mean."""
 
