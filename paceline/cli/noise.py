@@ -99,15 +99,14 @@ def _grid(workload: str, flags: dict[str, Any], repeats: int, settings: int, eng
 
 
 def _measured(grid: "Grid", store: "Store", engine: "LocalEngine", contents: "Contents") -> "Contents":
-    from rich.console import Console
-
     from paceline.cli.study_progress import StudyProgress
+    from paceline.cli.terminal import console
     from paceline.studies.schedule import carry_out
 
     if len(contents.records) == len(grid.in_turns()):
         _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
         return contents
-    return carry_out(grid, store, engine, StudyProgress(Console(stderr=True), grid.study.repeats))
+    return carry_out(grid, store, engine, StudyProgress(console(stderr=True), grid.study.repeats))
 
 
 def _say(text: str) -> None:
