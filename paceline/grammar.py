@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import re
 import types
@@ -66,9 +67,15 @@ def choose(name: str, choices: Iterable[str], what: str) -> str:
     raise SpecError(f"{name!r} is not a known {what}.{hint} Valid: {', '.join(names) or 'none'}.")
 
 
+@functools.cache  # resolving annotations takes longer than everything else here
+def _types_of(options: type[Any]) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name."""
+    return typing.get_type_hints(options)
+
+
 def bind(part: Part, options: type[T], what: str) -> T:
     """The options dataclass filled from a part; every key and value checked against its fields."""
-    annotations = typing.get_type_hints(options)
+    annotations = _types_of(typing.cast(Any, options))
     names = [f.name for f in dataclasses.fields(typing.cast(Any, options)) if f.init]
     values: dict[str, Any] = {}
     for key, text in part.options.items():
@@ -83,7 +90,7 @@ def write(name: str, options: object) -> str:
     for f in dataclasses.fields(typing.cast(Any, options)):
         value = getattr(options, f.name)
         if f.init and value != f.default:
-            is_bytes = Bytes in _alternatives(typing.get_type_hints(type(options))[f.name])
+            is_bytes = Bytes in _alternatives(_types_of(typing.cast(Any, type(options)))[f.name])
             given[f.name] = units.format_bytes(value) if is_bytes else _text(value)
     return _join(name, given)
 
