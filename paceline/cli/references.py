@@ -133,14 +133,17 @@ def _check_projection(tables: list[str] | None, page: Path | None, *, json: bool
     if tables:
         raise SpecError(f"--projection takes no tables ({', '.join(tables)}): it uses all available ones.")
     from paceline.files import write_whole
+    from paceline.project.laws import accuracy
     from paceline.project.laws import check as projection
     from paceline.project.laws.heldout import cases
+    from paceline.project.laws.left_out import left_out
 
-    checked = [projection.check(case) for case in cases()]
+    hidden = list(cases())
+    checked = [projection.check(case) for case in hidden]
     if json:
         _print_json({"cases": [projection.data(one) for one in checked]})
         return
-    text = projection.page(checked)
+    text = accuracy.page(checked, left_out(hidden))
     if page is None:
         print(text)
         return

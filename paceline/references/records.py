@@ -66,6 +66,7 @@ def _row(row: ScalingRow) -> Row:
     learning = record.learning
     return Row(
         workers=record.spec.workers,
+        nodes=len({worker.node for worker in record.per_worker}),
         devices=record.devices,
         workers_per_device=record.spec.workers_per_device,
         machine=record.environment.host,

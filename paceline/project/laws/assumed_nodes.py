@@ -1,9 +1,10 @@
 """A law that assumes nodes for tables without them: a jump between rows may be the boundary of a node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from paceline.project.laws.base import Scope, Settings
+from paceline.project.laws.base import Prior, Scope, Settings
 from paceline.project.laws.nodes import BETWEEN, NodesLaw
 
 SIZES = (4, 8, 16)
@@ -18,6 +19,23 @@ class AssumedNodesLaw(NodesLaw):
     """The law with nodes, assuming that each node holds `node_size` workers."""
 
     node_size: int
+
+    # Nodes are only assumed, so no limit is named after them.
+    limits: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("inside", "uplink", "between"), "bandwidth"),
+        "latency": "latency",
+    }
+
+    # A jump between rows is what suggests a boundary at all, so it is expected to be larger than a known one.
+    own: ClassVar[Mapping[str, Prior]] = {
+        "leaving": Prior(0.03, 1.8),
+        **dict.fromkeys(("between", "uplink"), Prior(0.03, 1.5)),
+    }
+
+    @property
+    def exchange_priors(self) -> Mapping[str, Prior]:
+        """The priors of nodes that are only assumed."""
+        return {**self.priors, **self.own}
 
     @property
     def exchange_name(self) -> str:

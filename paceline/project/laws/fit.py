@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from paceline.project.laws.base import COMPUTE_LIMITS, Array, Law, Scope, Settings
+from paceline.project.laws.base import COMPUTE_LIMITS, NODE_COST, Array, Law, Scope, Settings
 from paceline.project.laws.catalogue import family
 
 # Residuals are differences of logarithms. They are Student-t, so that one bad row does not dominate the fit.
@@ -84,6 +84,9 @@ class Posterior:
     strays: Array
     """The distance of a new row from its law, by draw, in units of the noise; the same at every point."""
 
+    places: Array
+    """How far what crosses nodes is from its law at a new place, by draw, in units of its spread."""
+
     scatter: float
     """The distance of repeats from their median; the laws are fitted to the median."""
 
@@ -120,6 +123,14 @@ class Posterior:
         """Logarithm of the step's seconds: a row per draw, a column per setting."""
         return np.concatenate([part.law.log_seconds(part.draws, at) for part in self.parts])
 
+    def log_seconds_elsewhere(self, at: Settings, spread: Array) -> Array:
+        """The same where what crosses nodes differs from its law by this spread, in logarithms, by setting."""
+        stretch = np.exp(self.places[:, None] * spread)
+        rows = np.split(stretch, np.cumsum([len(part.draws) for part in self.parts])[:-1])
+        return np.concatenate(
+            [part.law.log_seconds(part.draws, at, own) for part, own in zip(self.parts, rows, strict=True)]
+        )
+
 
 def condensed(at: Settings, seconds: Array, rest: Array | None = None) -> Rows:
     """Replace repeats of a setting by their median; reduce the weight of rows with the same workers and nodes."""
@@ -150,13 +161,13 @@ def condensed(at: Settings, seconds: Array, rest: Array | None = None) -> Rows:
     )
 
 
-def fit(at: Settings, seconds: Array, rest: Array | None = None) -> Posterior:
+def fit(at: Settings, seconds: Array, rest: Array | None = None, node_cost: float = NODE_COST) -> Posterior:
     """Fit every law of the family to the rows together; `rest` is the step time without sync_seconds."""
     rows = condensed(at, seconds, rest)
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
     unit = float(np.exp(np.median(rows.log_seconds[smallest])))
-    laws = family(Scope(unit, typical, rows.at.workers, at.nodes is not None))
+    laws = family(Scope(unit, typical, rows.at.workers, at.nodes is not None, node_cost))
     return _drawn([mode for law in laws for mode in _modes(law, replace(rows, at=law.placed(rows.at)))], rows)
 
 
@@ -236,7 +247,7 @@ def _weighed(mode: Mode, rows: Rows, generator: np.random.Generator) -> tuple[Mo
 
 def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
     """Draws from all modes in proportion to their evidence; the seed is fixed, so that answers are reproducible."""
-    from scipy.special import stdtrit  # Student's quantiles, without all of scipy.stats
+    from scipy.special import ndtri, stdtrit  # quantiles, without all of scipy.stats
 
     generator = np.random.default_rng(_SEED)
     best = max(mode.evidence for mode in modes)
@@ -252,5 +263,6 @@ def _drawn(modes: Sequence[Mode], rows: Rows) -> Posterior:
         if count:
             chosen = np.searchsorted(np.cumsum(weight), (np.arange(count) + 0.5) / count)
             parts.append(LawDraws(mode.law, candidates[np.minimum(chosen, _CANDIDATES - 1)], mode.noise))
-    strays = generator.permutation(stdtrit(_FREEDOM, (np.arange(_DRAWS) + 0.5) / _DRAWS))
-    return Posterior(tuple(parts), shares, strays, rows.scatter, float(rows.weight.sum()))
+    even = (np.arange(_DRAWS) + 0.5) / _DRAWS
+    strays, places = (generator.permutation(quantiles) for quantiles in (stdtrit(_FREEDOM, even), ndtri(even)))
+    return Posterior(tuple(parts), shares, strays, places, rows.scatter, float(rows.weight.sum()))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from paceline.project.curve import (
     require_near_batches,
     require_within_reach,
 )
-from paceline.project.laws.base import COMPUTE_LIMITS, Array, Settings
+from paceline.project.laws.base import COMPUTE_LIMITS, NODE_COST, Array, Settings
 from paceline.project.laws.fit import Posterior, fit
 from paceline.project.laws.table import ScalingTable
 
 # Each doubling beyond the largest measured count adds this much error to every law, and this share of the exchange
 # to its error. The second error shrinks as more counts show how the exchange grows.
 DRIFT, DRIFT_OF_EXCHANGE = 0.0125, 0.1
+# What crosses nodes differs from place to place (workers and nodes) by this much in logarithms, more than any law
+# says. One place on several nodes is as uncertain as another; from about this many on, the rows' noise shows it.
+PLACE, _FEW_PLACES = 0.35, 4.0
 _ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
 # Priors are wider than most tables need, because a few tables are outliers. So the 80 % band omits this share of the
 # draws' spread where rows are few, less with more rows, and none from this many on. The 95 % band omits nothing.
@@ -38,6 +41,8 @@ _FAR = 8
 _NOISY = 0.10
 # The largest factor between the laws and one row, and between the laws and the median of all rows of a count.
 _HOPELESS, _HOPELESS_COUNT = 3.0, 1.5
+# Where rows are many and this share of them at most is that far away, it is a warning.
+_FEW_STRANGE = 0.2
 _WORTH_NAMING = 0.05
 _AT_ONCE = 2048
 
@@ -102,10 +107,26 @@ class Forecast:
             middle = np.median(drawn, axis=0)
             noise = np.hypot(self.posterior.noise[:, None], self._drift(at.where(part)))
             strays = self.posterior.strays[:, None] * noise
+            if at.nodes is not None:
+                strays += self.posterior.log_seconds_elsewhere(at.where(part), self._unseen(at.where(part))) - drawn
             ends80 = np.quantile(middle + (1 - excess) * (drawn - middle) + strays, _ENDS_80, axis=0)
             ends95 = np.quantile(drawn + strays, _ENDS_95, axis=0)
             chunks.append(np.concatenate([middle[None, :], ends80, ends95]))
         return tuple(np.concatenate(chunks, axis=1))
+
+    def _unseen(self, at: Settings) -> Array:
+        """The spread, in logarithms, of what crosses nodes around its law, at places that the table does not have."""
+        own = self.table.at
+        assert own.nodes is not None, "only a table with nodes shows what crosses them"
+        assert at.nodes is not None, "settings of such a table have nodes"
+        known = {place for place in zip(own.workers, own.nodes, strict=True) if place[1] > 1}
+        if not known:
+            return np.zeros_like(at.workers)  # the prior is wide enough
+        new = np.array([place not in known for place in zip(at.workers, at.nodes, strict=True)])
+        filled = np.log2([[workers / nodes] for workers, nodes in known])
+        otherwise_filled = np.abs(np.log2(at.workers / at.nodes) - filled).min(axis=0)  # doublings of workers on a node
+        fewness = (1 + 1 / len(known)) * _FEW_PLACES / (_FEW_PLACES + len(known))
+        return np.asarray(new * PLACE * (1 + otherwise_filled) * math.sqrt(fewness))
 
     def _drift(self, at: Settings) -> Array:
         beyond = np.log2(np.maximum(at.workers / self.table.counts[-1], 1))
@@ -178,24 +199,38 @@ class Forecast:
         return warnings
 
 
-def forecast(table: ScalingTable) -> Forecast:
-    """Fit the laws to a table; refuse a table with a row that no law comes near."""
-    fitted = Forecast(table, fit(table.at, table.seconds, table.rest_seconds))
+def forecast(table: ScalingTable, node_cost: float = NODE_COST) -> Forecast:
+    """Fit the laws to a table. Rows that no law comes near are refused, or a warning where most others fit."""
+    fitted = Forecast(table, fit(table.at, table.seconds, table.rest_seconds, node_cost))
+    strange = _strange(fitted)
+    if strange and table.sync_seconds is not None:  # too much may have been taken for synchronisation
+        without = replace(table, sync_seconds=None)
+        other = Forecast(without, fit(without.at, without.seconds, None, node_cost))
+        if len(again := _strange(other)) < len(strange):
+            warning = "sync_seconds were ignored: compute that they leave room for explains the rows less well."
+            fitted, strange = replace(other, table=replace(without, warnings=(*table.warnings, warning))), again
+    if not strange:
+        return fitted
+    worst = max(strange, key=lambda count: strange[count])
+    rows = np.isin(table.at.workers, list(strange))
+    away = f"{math.exp(strange[worst]):.2g} times away from what any scaling law predicts"
+    if len(rows) < _MANY_ROWS or rows.mean() > _FEW_STRANGE:
+        raise DataError(f"{table.name}: the row of {worst:.0f} workers is {away}: check it, or leave it out.")
+    counts = ", ".join(f"{count:.0f}" for count in sorted(strange))
+    warning = f"{rows.sum()} of {len(rows)} rows, of {counts} workers, are up to {away}: check them, or leave them out."
+    return replace(fitted, table=replace(fitted.table, warnings=(*fitted.table.warnings, warning)))
+
+
+def _strange(fitted: Forecast) -> dict[float, float]:
+    """Counts that no law comes near, with the logarithm of the largest factor: half of their rows, or one very far."""
+    table = fitted.table
     away = np.abs(fitted.bands(table.at)[0] - np.log(table.seconds))
-    # One bad row among many of a count is tolerated; if half of them are bad, or the only one, no law fits.
-    hopeless = {
-        count: rows.max()
+    return {
+        float(count): float(rows.max())
         for count in table.counts
         if (rows := away[table.at.workers == count]).max() > math.log(_HOPELESS)
         or np.median(rows) > math.log(_HOPELESS_COUNT)
     }
-    if hopeless:
-        worst = max(hopeless, key=lambda count: hopeless[count])
-        raise DataError(
-            f"{table.name}: the row of {worst:.0f} workers is {math.exp(hopeless[worst]):.2g} times away "
-            "from what any scaling law predicts: check it, or leave it out."
-        )
-    return fitted
 
 
 def _room(workers: Array, nodes: Array, of_table: float) -> float:

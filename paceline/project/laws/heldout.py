@@ -1,7 +1,8 @@
-"""Tables whose largest rows are hidden and projected from the rest: the references, and Pollux's measurements."""
+"""Tables whose largest rows are hidden and projected from the rest: references, recent clusters, and Pollux."""
 
 import csv
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,9 +13,17 @@ import numpy as np
 from paceline import references
 from paceline.errors import DataError
 from paceline.project.laws.table import ScalingTable, from_series, settings_of
+from paceline.references import spreadsheet
 from paceline.references.base import Row, Series
 
+RECENT, ONE_ROW = "gpu-tables", "one row on two nodes"
+"""Sources that the page shows apart."""
+
 _POLLUX_CUTS = (16, 4)
+_DATED = re.compile(r".*-(?P<cluster>[a-z]+)-\d{4}-\d\d-\d\d")
+# Workers and nodes: what is known with one row on two nodes, and the questions.
+_ONE_ROW = {(1, 1), (2, 1), (4, 1), (8, 2)}
+_FULL_NODES = {(16, 4), (32, 8), (64, 16)}
 _DOUBLING = 2
 _LEAST_COUNTS = 3
 
@@ -30,13 +39,21 @@ class HeldOutTable:
     of_steps: bool
     """Whether errors are of step time; otherwise they are of throughput."""
 
+    cluster: str | None = None
+    """The kind of cluster, which can be left out when priors are chosen; None where it may not."""
+
+    workload: str | None = None
+
 
 def cases() -> Iterator[HeldOutTable]:
     """All held-out tables that are available on this machine."""
     for name in references.names():
         for series in references.load(name).series:
             yield from _of_series(name, series)
-    yield from pollux(Path(os.environ.get("PACELINE_DATA", "data")) / "pollux")
+    folder = Path(os.environ.get("PACELINE_DATA", "data"))
+    yield from gpu_tables(folder / "gpu-tables")
+    yield from pollux(folder / "pollux")
+    yield from one_row_on_two_nodes(folder / "pollux")
 
 
 def _of_series(name: str, series: Series) -> Iterator[HeldOutTable]:
@@ -70,6 +87,42 @@ def _split(name: str, label: str, series: Series) -> HeldOutTable | None:
     whole = from_series(label, series)
     known = whole.where(np.isin(whole.at.workers, used[:-1]))
     return HeldOutTable(name, label, known, whole.where(whole.at.workers == used[-1]), of_steps=False)
+
+
+def gpu_tables(folder: Path) -> Iterator[HeldOutTable]:
+    """Tables of recent GPU clusters with their largest count hidden; empty where the folder is missing."""
+    for path in sorted(folder.glob("*.csv")):
+        for series in spreadsheet.read(path).series:
+            whole = from_series(path.stem, series)
+            small = whole.at.workers < whole.counts[-1]
+            if len(whole.counts) >= _LEAST_COUNTS:
+                cluster, workload = _kind(path.stem)
+                known, hidden = whole.where(small), whole.where(~small)
+                yield HeldOutTable(RECENT, path.stem, known, hidden, False, cluster, workload)
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """Cluster and workload of csc-ddp-synthetic-puhti-2024-02-29 (cluster, date) or foundry-a100-40-7b-full_shard."""
+    if dated := _DATED.fullmatch(name):
+        return dated["cluster"], "GPT fine-tune" if "run_clm" in name else "ResNet-50"
+    return "-".join(name.split("-")[:3]), "sharded GPT"
+
+
+def one_row_on_two_nodes(folder: Path) -> Iterator[HeldOutTable]:
+    """Pollux's models at each batch: up to one row on two nodes is known, and full nodes of four are hidden."""
+    for model in sorted(path.parent for path in folder.glob("*/placements.csv")):
+        whole = _pollux_table(model)
+        assert whole.at.nodes is not None, "Pollux gives nodes"
+        assert whole.at.batch is not None, "Pollux gives batches"
+        places = list(zip(whole.at.workers, whole.at.nodes, strict=True))
+        known, hidden = (np.array([place in chosen for place in places]) for chosen in (_ONE_ROW, _FULL_NODES))
+        for batch in np.unique(whole.at.batch):
+            here = whole.at.batch == batch
+            if len(set(np.flatnonzero(known & here))) < len(_ONE_ROW) or not (hidden & here).any():
+                continue
+            table = replace(whole.where(known & here), sync_seconds=None)
+            asked = whole.where(hidden & here)
+            yield HeldOutTable(ONE_ROW, f"{model.name}, batch {batch:g}", table, asked, of_steps=True)
 
 
 def pollux(folder: Path) -> Iterator[HeldOutTable]:

@@ -112,7 +112,8 @@ def _freed(
     wide_inside = replace(network, inside=LinkModel(math.inf, inside.latency_seconds))
     at_work = "servers" if setting.strategy.servers else "exchange work on the cores"
     yield "latency", (profile, replace(setting, network=instant))
-    yield "bandwidth between nodes", (profile, replace(setting, network=wide))
+    if setting.layout.nodes > 1:
+        yield "bandwidth between nodes", (profile, replace(setting, network=wide))
     yield "bandwidth inside a node", (profile, replace(setting, network=wide_inside))
     yield at_work, (profile, replace(setting, host=HostCost()))
     yield "slowest worker", (replace(profile, spread_seconds=0.0), setting)

@@ -6,9 +6,11 @@ import pytest
 from project.laws.tables import table
 
 from paceline.errors import DataError
+from paceline.project.laws.accuracy import page
 from paceline.project.laws.baselines import NAMES, baseline
-from paceline.project.laws.check import OURS, check, coverage, page, summary
-from paceline.project.laws.heldout import HeldOutTable, cases, pollux
+from paceline.project.laws.check import OURS, check, coverage, summary
+from paceline.project.laws.heldout import HeldOutTable, cases, gpu_tables, one_row_on_two_nodes, pollux
+from paceline.project.laws.left_out import left_out
 from paceline.project.laws.table import from_series
 from paceline.references.spreadsheet import read
 
@@ -136,6 +138,58 @@ def test_placements_are_read_as_workers_on_nodes(tmp_path: Path) -> None:
     assert set(zip(four.known.at.workers, four.known.at.nodes, strict=True)) == {(1, 1), (2, 1), (2, 2), (4, 2)}
     assert sixteen.hidden.sync_seconds == pytest.approx([0.01])
     assert check(sixteen).errors[OURS].mean() < 0.05
+
+
+RECENT_TABLES = {
+    "csc-ddp-synthetic-north-2024-01-01": "1,1,100\n4,1,392\n8,2,780\n",
+    "csc-ddp-synthetic-south-2024-01-01": "1,1,200\n4,1,760\n8,2,1440\n",
+    "csc-run_clm-synthetic-south-2024-01-01": "1,1,20\n2,1,39\n4,1,73\n8,2,128\n",
+    "foundry-x100-80-1b-full_shard": "8,1,800\n16,2,1580\n32,4,3140\n",
+}
+
+
+@pytest.fixture
+def recent(tmp_path: Path) -> list[HeldOutTable]:
+    for name, rows in RECENT_TABLES.items():
+        (tmp_path / f"{name}.csv").write_text(f"workers,nodes,throughput\n{rows}")
+    (tmp_path / "csc-short-north-2024-01-02.csv").write_text("workers,nodes,throughput\n1,1,5\n4,1,19\n")
+    return list(gpu_tables(tmp_path))
+
+
+def test_tables_of_recent_clusters_hide_their_largest_count_and_know_their_cluster(recent: list[HeldOutTable]) -> None:
+    kinds = [(case.cluster, case.workload) for case in recent]
+    assert kinds == [
+        ("north", "ResNet-50"),
+        ("south", "ResNet-50"),
+        ("south", "GPT fine-tune"),
+        ("foundry-x100-80", "sharded GPT"),
+    ]
+    assert [case.hidden.counts.tolist() for case in recent] == [[8], [8], [8], [32]]
+
+
+def test_a_cluster_that_is_left_out_has_no_say_in_what_a_node_is_believed_to_cost(recent: list[HeldOutTable]) -> None:
+    north, south, *_ = recent  # losing 0.5 and 5 % at the second node
+    first, second = left_out([north, south])
+    assert (first.cluster, second.cluster) == ("north", "south")
+    assert first.node_cost > second.node_cost, "each is projected with what the other one lost"
+    assert first.checked[0].signed[0] < 0 < second.checked[0].signed[0]
+    text = page([check(case) for case in (north, south)], [first, second])
+    assert f"| north, left out ({first.node_cost:g}) | ResNet-50 | 1 |" in text
+    assert "Over all 2 hidden rows of tables together, the 80 % band contains" in text
+    assert left_out([north]) == []
+
+
+def test_one_row_on_two_nodes_is_asked_for_more_nodes_as_full(tmp_path: Path) -> None:
+    write_pollux(tmp_path)
+    model = tmp_path / "made"
+    rows = [(1, "1"), (2, "2"), (4, "4"), (8, "44"), (16, "4444")]
+    lines = [f"{place},20,{0.1 + 0.05 * (n > 4)},0.01" for n, place in rows]
+    (model / "placements.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *lines]))
+    (case,) = one_row_on_two_nodes(tmp_path)
+    assert case.known.counts.tolist() == [1, 2, 4, 8]
+    assert case.known.sync_seconds is None
+    assert case.hidden.counts.tolist() == [16, 32]
+    assert "| 16 | 1 |" in page([check(case)])
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:

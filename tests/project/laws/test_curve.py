@@ -1,6 +1,7 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from project.laws.tables import table
 from paceline.errors import DataError, SpecError
 from paceline.project.curve import Point
 from paceline.project.laws.forecast import Forecast, forecast
+from paceline.project.laws.table import ScalingTable
 
 NEAR_LINEAR = forecast(table([1, 2, 4, 8], [100, 195, 380, 750], nodes=[1, 1, 1, 1]))
 NODES = forecast(
@@ -115,6 +117,82 @@ def test_two_rows_are_enough_but_not_for_everything() -> None:
         SpecError, match="129 workers are more than 64 times the measured 2, too far to project from 2 worker counts"
     ):
         found.curve([Point(129)])
+
+
+def width(found: Forecast, workers: int, nodes: int) -> float:
+    """The ratio of the ends of the 80 % band."""
+    point = found.curve([Point(workers, nodes)]).points[0]
+    assert point.low80 is not None
+    assert point.high80 is not None
+    return point.high80 / point.low80
+
+
+LOSING = {(1, 1): 100.0, (2, 1): 190.0, (4, 1): 370.0, (8, 2): 480.0, (16, 4): 920.0, (32, 8): 1800.0}
+
+
+def losing(rows: int) -> Forecast:
+    """The first rows of a table that loses a third of its throughput at the first boundary of a node."""
+    places = list(LOSING)[:rows]
+    return forecast(table([n for n, _ in places], [LOSING[p] for p in places], nodes=[m for _, m in places]))
+
+
+def test_a_cluster_that_lost_nothing_at_the_first_boundary_is_not_expected_to_lose_much_at_the_next() -> None:
+    kept, lost = (
+        forecast(table([1, 4, 8], [100, 380, speed], nodes=[1, 1, 2])).curve([Point(8, 2), Point(16, 4)]).points
+        for speed in (755, 500)
+    )
+    for (first, next_one), most in ((kept, 0.03), (lost, 0.2)):
+        assert 0 <= 1 - next_one.throughput / (2 * first.throughput) < most  # type: ignore[operator]
+    kept_low, lost_low = (points[1].low80 / points[1].throughput for points in (kept, lost))  # type: ignore[operator]
+    assert kept_low > 0.9 > lost_low
+
+
+def test_with_one_row_on_several_nodes_the_band_is_wider_than_with_three() -> None:
+    one, three = losing(4), losing(6)
+    assert width(one, 64, 16) > 1.3 * width(three, 64, 16)
+
+
+def test_the_band_follows_what_was_seen_of_nodes_rather_than_how_many_workers_were_measured() -> None:
+    more_on_a_node = forecast(
+        table([1, 2, 3, 4, 8], [100, 190, 281, 370, 480], nodes=[1, 1, 1, 1, 2])
+    )  # one count more, and none more on several nodes
+    assert width(more_on_a_node, 16, 4) > 0.8 * width(losing(4), 16, 4) > 1.2
+    assert width(losing(4), 8, 2) < 1.15, "this place was measured"
+
+
+def rows_of_many_batches(strange: float) -> ScalingTable:
+    """Rows of six worker counts and eight batches; those of 3 workers take `strange` times as long."""
+    places = [(n, float(b)) for n in (1, 2, 3, 4, 6, 8) for b in (8, 12, 16, 24, 32, 48, 64, 96)]
+    seconds = [(0.1 + b / 100) * (1 + 0.1 * (n - 1) / n) * (strange if n == 3 else 1) for n, b in places]
+    return table(
+        [n for n, _ in places],
+        [n * b / s for (n, b), s in zip(places, seconds, strict=True)],
+        nodes=[1] * len(places),
+        batch=[b for _, b in places],
+    )
+
+
+def test_among_many_rows_one_count_that_no_law_comes_near_is_a_warning() -> None:
+    curve = forecast(rows_of_many_batches(2.0)).curve([Point(16, 1, 32)])
+    assert any("8 of 48 rows, of 3 workers, are up to" in text for text in curve.warnings)
+    usual = forecast(rows_of_many_batches(1.0)).curve([Point(16, 1, 32)])
+    assert curve.points[0].throughput == pytest.approx(usual.points[0].throughput, rel=0.1)
+    assert not any("no law" in text or "scaling law" in text for text in usual.warnings)
+
+
+def test_a_column_of_synchronisation_that_leaves_too_little_compute_is_ignored_rather_than_refused() -> None:
+    bare = table([1, 2, 4, 8], [100, 195, 380, 740], nodes=[1, 1, 1, 1], batch=[32] * 4)
+    wrong = replace(bare, sync_seconds=0.9 * bare.seconds)
+    curve = forecast(wrong).curve([Point(16, 1)])
+    assert any("sync_seconds were ignored" in text for text in curve.warnings)
+    assert curve.points[0].throughput == pytest.approx(1450, rel=0.05)
+
+
+def test_a_table_without_nodes_names_no_limit_between_nodes() -> None:
+    jump = forecast(table([1, 8, 16, 32], [100, 780, 400, 700]))
+    limits = {point.limit for point in jump.curve([Point(n) for n in (1, 8, 16, 64, 256)]).points}
+    assert "bandwidth" in limits
+    assert not any("node" in limit for limit in limits)
 
 
 def test_speed_that_falls_to_nothing_is_refused() -> None:
