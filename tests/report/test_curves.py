@@ -34,25 +34,32 @@ def drawn(results: Results, name: str) -> Chart:
     ("value", "certain"),
     [
         (Figure(10.0, 9.0, 11.0), True),
-        (Figure(10.0), False),
-        (Figure(10.0, 2e-11, 2e10), False),
+        (Figure(10.0, fixed=True), False),
         (Figure(10.0, 9.0, 11.0, host_limited=True), False),
+        (Figure(10.0, 9.0, 11.0, impossible=True), False),
     ],
 )
-def test_an_interval_that_says_nothing_is_not_drawn(value: Figure, certain: bool) -> None:
+def test_only_a_certain_value_has_a_bar(value: Figure, certain: bool) -> None:
     row = curves.columns("rate", value)
     assert row["rate_certain"] is certain
     assert (row["rate_low"], row["rate_high"]) == ((9.0, 11.0) if certain else (None, None))
+
+
+@pytest.mark.parametrize("value", [Figure(10.0), Figure(10.0, 2e-11, 2e10)])
+def test_what_is_not_known_is_not_drawn(value: Figure) -> None:
+    assert curves.columns("rate", value) == {}
 
 
 def test_what_was_not_measured_has_no_columns() -> None:
     assert curves.columns("speedup", None) == {}
 
 
-@pytest.mark.parametrize("ends", [VAGUE, {"low": None, "high": None}, {"low": 1e-200, "high": 1e200}])
-def test_a_study_without_any_certain_value_has_a_page_and_pictures(tmp_path: Path, ends: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "ends", [VAGUE, {"low": None, "high": None}, {"low": 1e-200, "high": 1e200}, {"low": 1e-300, "high": 1e300}]
+)
+def test_a_study_of_which_nothing_is_known_has_a_page_and_pictures(tmp_path: Path, ends: dict[str, float]) -> None:
     results = study(tmp_path, **ends)
-    assert "hollow: uncertain" in drawn(results, "throughput").subtitle
+    assert "not known" in drawn(results, "throughput").title
     assert page(results, sections(results)).endswith("</html>\n")
     picture = svg(drawn(results, "throughput"))
     assert _lines(picture) == 0
