@@ -26,7 +26,7 @@ def page(checked: Sequence[Checked], left_out: Sequence[LeftOut] = ()) -> str:
         "smaller ones (counts that at least double, as in 1, 2, 4 → 8). Errors are of throughput. The laws' priors",
         "are the same for all tables, but were chosen with these in view: expect somewhat larger errors on others.",
         "",
-        *_totals(tables),
+        *(_totals(tables) if tables else ()),
     ]
     if recent:
         lines += ["", *_recent(recent, left_out), "", _pooled([*tables, *recent])]

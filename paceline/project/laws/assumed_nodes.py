@@ -26,16 +26,10 @@ class AssumedNodesLaw(NodesLaw):
         "latency": "latency",
     }
 
-    # A jump between rows is what suggests a boundary at all, so it is expected to be larger than a known one.
-    own: ClassVar[Mapping[str, Prior]] = {
-        "leaving": Prior(0.03, 1.8),
-        **dict.fromkeys(("between", "uplink"), Prior(0.03, 1.5)),
-    }
-
     @property
     def exchange_priors(self) -> Mapping[str, Prior]:
-        """The priors of nodes that are only assumed."""
-        return {**self.priors, **self.own}
+        """The priors as they are: a jump between rows is what suggests a boundary at all."""
+        return self.priors
 
     @property
     def exchange_name(self) -> str:

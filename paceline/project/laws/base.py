@@ -42,12 +42,12 @@ OVERLAP = Prior(1.0, 1.0)
 LATENCY = Prior(2e-4, 1.5)
 """Latency added by each further worker, on any node; a parameter of most laws."""
 
-NODE_COST = 0.03
+NODE_COST = 0.008
 """What a second node costs before any row shows it: the median, in units of one worker's step.
 
 `benchmarks/hidden_rows.py` and the page on accuracy choose it among `NODE_COSTS`, also with a cluster left out."""
 
-NODE_COSTS = (0.003, 0.005, 0.01, 0.02, 0.03)
+NODE_COSTS = (0.002, 0.004, 0.008, 0.016, 0.032)
 
 COMPUTE_LIMITS = {"compute": "compute", "slowest": "slowest worker", "sharing": "compute shared on a node"}
 """Parts of a step that are not exchange, with the name of the limit when one of them dominates the step."""
@@ -113,8 +113,11 @@ class Scope:
     """Worker counts in the table."""
 
     knows_nodes: bool
+    leaves_node: bool = True
+    """Whether rows are on several nodes, and so show what crosses them."""
+
     node_cost: float = NODE_COST
-    """The median of what a second node is believed to cost, in units of one worker's step."""
+    """Without such rows: the median of what a second node is believed to cost, in units of one worker's step."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -167,7 +167,8 @@ def fit(at: Settings, seconds: Array, rest: Array | None = None, node_cost: floa
     smallest = rows.at.workers == rows.at.workers.min()
     typical = None if rows.at.batch is None else float(np.exp(np.mean(np.log(rows.at.batch))))
     unit = float(np.exp(np.median(rows.log_seconds[smallest])))
-    laws = family(Scope(unit, typical, rows.at.workers, at.nodes is not None, node_cost))
+    leaves_node = at.nodes is not None and bool(at.nodes.max() > 1)
+    laws = family(Scope(unit, typical, rows.at.workers, at.nodes is not None, leaves_node, node_cost))
     return _drawn([mode for law in laws for mode in _modes(law, replace(rows, at=law.placed(rows.at)))], rows)
 
 

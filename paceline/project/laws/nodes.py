@@ -1,19 +1,20 @@
 """A law with nodes: workers exchange inside each node, and nodes exchange over links that their workers share."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from paceline.project.laws.base import LATENCY, NODE_COST, Array, Law, Prior, Scope, Settings, Shape
+from paceline.project.laws.base import LATENCY, Array, Law, Prior, Scope, Settings, Shape
 from paceline.project.laws.flat import NODES_DO_NOT_MATTER
 
 INSIDE: dict[Shape, float] = {"ring": 0.75, "gather": 0.25}
 BETWEEN: dict[Shape, float] = {"ring": 0.45, "tree": 0.45, "gather": 0.1}
 """The prior weight of each shape, inside a node and between nodes."""
 
-_CROSSING = ("leaving", "between", "uplink")
+AS_INSIDE = Prior(1.6, 0.7)
+"""Where an exchange grows with every worker on a node: what a second node costs, divided by four workers' exchange."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,9 +28,9 @@ class NodesLaw(Law):
     extra_compute: ClassVar[Mapping[str, Prior]] = {"sharing": Prior(0.003, 1.5)}
     priors: ClassVar[Mapping[str, Prior]] = {
         "inside": Prior(0.1, 1.6),  # exchange of four workers that share a node
-        "leaving": Prior(NODE_COST, 1.8),  # exchange as soon as there are two nodes
-        "between": Prior(NODE_COST, 1.5),  # what further nodes add to it, at four nodes
-        "uplink": Prior(NODE_COST, 1.5),  # what workers add that share a node's link, at four nodes of four workers
+        "leaving": Prior(0.03, 1.8),  # exchange as soon as there are two nodes
+        "between": Prior(0.03, 1.5),  # what further nodes add to it, at four nodes
+        "uplink": Prior(0.03, 1.5),  # what workers add that share a node's link, at four nodes of four workers
         "latency": LATENCY,
     }
     limits: ClassVar[Mapping[str, str]] = {
@@ -43,10 +44,11 @@ class NodesLaw(Law):
     @property
     def exchange_priors(self) -> Mapping[str, Prior]:
         """The priors, with the believed cost of a second node."""
-        return {
-            name: replace(prior, median=self.scope.node_cost) if name in _CROSSING else prior
-            for name, prior in self.priors.items()
-        }
+        if self.scope.leaves_node:
+            return self.priors
+        cost = self.scope.node_cost
+        leaving = AS_INSIDE if self.inside == "gather" else Prior(cost, 1.6)
+        return {**self.priors, "leaving": leaving, "between": Prior(cost / 2, 1.2), "uplink": Prior(cost / 5, 1.5)}
 
     @property
     def exchange_name(self) -> str:
@@ -61,7 +63,10 @@ class NodesLaw(Law):
     def exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
         """The exchange inside nodes, between them and over the links that workers share, and latency."""
         assert at.nodes is not None, "this law needs settings with nodes"
-        crossing = named["leaving"] + named["between"] * at.grown_between[self.between]
+        leaving = named["leaving"]
+        if self.inside == "gather" and not self.scope.leaves_node:
+            leaving = leaving * named["inside"]
+        crossing = leaving + named["between"] * at.grown_between[self.between]
         return {
             "inside": named["inside"] * at.grown_inside[self.inside],
             "uplink": named["uplink"] * at.grown_inside["tree"] * at.grown_between["ring"],
