@@ -50,9 +50,9 @@ def _recent(checked: Sequence[Checked], left_out: Sequence[LeftOut]) -> list[str
     """A line per cluster and workload; and what the same tables give where their cluster had no say in the priors."""
     lines = [
         "Tables of recent clusters, with `nodes`, the largest count hidden. Most show one node only: what a second one",
-        f"costs comes from the prior: its median, {NODE_COST:g} of a step, is the one of {_some(NODE_COSTS)} with the",
-        "least error over these tables, every cluster and workload counting once. *Left out* chooses it without the",
-        "cluster's own tables. The laws themselves were chosen with all tables in view.",
+        f"costs comes from the prior. Its median, {NODE_COST:g} of a step, was chosen with these tables in view, like",
+        f"the laws. *Left out* takes the one of {_some(NODE_COSTS)} that has the least error over the",
+        "tables of the other clusters, where every cluster and workload counts once. The number is in brackets.",
         "",
         "| cluster | workload | rows | mean error | mean, signed | 90th percentile | linear | in 80 % band |",
         "|---|---|---|---|---|---|---|---|",
