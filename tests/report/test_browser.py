@@ -39,7 +39,8 @@ def browser() -> Iterator[Browser]:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One worker alone, and two that exchange: a real study in a few seconds."""
     out = tmp_path_factory.mktemp("study") / "tiny"
-    settings = ["--workers", "2", "--strategy", "allreduce", "--batch", "16", "--steps", "12", "--validate", "end"]
+    settings = ["--workers", "2", "--strategy", "allreduce", "--batch", "16", "--validate", "end"]
+    settings += ["--timing", "fixed:warmup=2,steps=10"]  # known, however busy the machine is
     command = [sys.executable, "-m", "paceline", "study", "vae:channels=4,samples=256", *settings, "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
     return out

@@ -49,8 +49,9 @@ def layers(found: Answer) -> list[str]:
     return [layer["mark"]["type"] for layer in chart(found).specification["layer"]]
 
 
-def test_a_chart_has_both_bands_the_ideal_the_knee_and_the_points(results: Results) -> None:
-    found = answer(results)
+def test_a_chart_has_both_bands_the_ideal_the_knee_and_the_points(tmp_path: Path) -> None:
+    steep = [together(n, phases={**USUAL, "exchange": 0.002 * 2**n}) for n in (2, 3, 4)]
+    found = answer(read([study(tmp_path / "steep", [baseline(), *steep])]))
     assert found.curve.knee_workers is not None
     assert sorted(layers(found)) == sorted(["area", "area", "line", "line", "rule", "text", "point", "point"])
     drawn = svg(chart(found))
