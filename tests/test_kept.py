@@ -39,19 +39,19 @@ def test_a_kept_folder_gives_the_same_figures_as_when_it_was_written(
     assert not different, "\n".join([f"{len(different)} figures differ:", *different[:_SHOWN]])
 
 
-@pytest.mark.parametrize("verb", ["explain", "project", "study"])
+@pytest.mark.parametrize(("verb", "name"), [("explain", "epochs"), ("project", "fixed"), ("study", "epochs")])
 def test_a_record_with_another_rate_gives_other_figures(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures.copied("epochs", tmp_path)
+    figures.copied(name, tmp_path)
     monkeypatch.chdir(tmp_path)
-    for file in Path("epochs").rglob("record.json"):
+    for file in Path(name).rglob("record.json"):
         record = json.loads(file.read_text())
         if record["spec"]["workers"] == 2:
             record["throughput"]["value"] *= 1.000_001
             file.write_text(json.dumps(record))
-    derived = json.loads(json.dumps(figures.verbs_of("epochs")[verb]("epochs")))
-    assert list(differences(expected("epochs", verb), derived))
+    derived = json.loads(json.dumps(figures.verbs_of(name)[verb](name)))
+    assert list(differences(expected(name, verb), derived))
 
 
 def expected(name: str, verb: str) -> Any:
