@@ -355,6 +355,11 @@ class RunSpec:
         else:
             require(len(lengths) == 1, "Say how long to train with one of --steps, --epochs and --seconds.")
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this is one worker that exchanges nothing, as a baseline is."""
+        return self.workers == 1 and self.strategy == BASELINE_STRATEGY
+
     def by_role(self, role: Role) -> dict[str, SettingValue]:
         """The values of all settings with a role, by name."""
         return {name: getattr(self, name) for name in with_role(role)}
@@ -392,8 +397,3 @@ def with_role(role: Role) -> tuple[str, ...]:
 def with_baseline(*policies: Baseline) -> tuple[str, ...]:
     """The names of the settings whose baseline follows one of these policies."""
     return tuple(name for name, one in SETTINGS.items() if one.baseline in policies)
-
-
-def settings_alone() -> dict[str, SettingValue]:
-    """The settings of one worker alone on one device, which replace a run's own."""
-    return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}

@@ -18,6 +18,11 @@ from paceline.netns import Host
 from paceline.strategies.group import Group, TorchGroup
 
 
+def without_coverage() -> dict[str, str]:
+    """The environment of a program that is watched itself: coverage would import and print more than it does."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+
 def run_workers(
     size: int, work: Callable[..., Any], *args: Any, seconds: float = 200, hosts: Sequence[Host] = ()
 ) -> list[Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import without_coverage
 
 import paceline
 from paceline.cli.verbs import VERBS
@@ -258,9 +259,8 @@ def loaded_by(*arguments: str) -> set[str]:
         "    print(*sys.modules, file=sys.stderr)\n"
         "    sys.exit(end.code)\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=without_coverage())
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip()
     return set(finished.stderr.split())

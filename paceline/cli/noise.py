@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.flags import single, with_flags
+from paceline.cli.terminal import say
 from paceline.errors import Interrupted, RunError, SpecError
 from paceline.numbers import count, percent
 from paceline.settings import Role
@@ -56,6 +57,7 @@ def noise(
 ) -> None:
     """Measure how large a difference this machine can show: equal settings, run in turns (an A/A study)."""
     # Imported here, so that --help answers at once.
+    from paceline.cli.study_progress import complete
     from paceline.engines.local import LocalEngine
     from paceline.studies.store import Store
 
@@ -67,7 +69,7 @@ def noise(
     store.check(grid)
     contents = store.read(grid.in_turns())
     try:
-        contents = _measured(grid, store, engine, contents)
+        contents = complete(grid, store, engine, contents)
     except Interrupted:
         _show(store.read(grid.in_turns()), store, as_json=json, partial=True)
         raise
@@ -98,21 +100,6 @@ def _grid(workload: str, flags: dict[str, Any], repeats: int, settings: int, eng
     return grid
 
 
-def _measured(grid: "Grid", store: "Store", engine: "LocalEngine", contents: "Contents") -> "Contents":
-    from paceline.cli.study_progress import StudyProgress
-    from paceline.cli.terminal import console
-    from paceline.studies.schedule import carry_out
-
-    if len(contents.records) == len(grid.in_turns()):
-        _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
-        return contents
-    return carry_out(grid, store, engine, StudyProgress(console(stderr=True), grid.study.repeats))
-
-
-def _say(text: str) -> None:
-    print(f"paceline: {text}", file=sys.stderr)
-
-
 def _show(contents: "Contents", store: "Store", *, as_json: bool, partial: bool = False) -> None:
     """Print and note what the runs show; runs of an interrupted study may not show anything yet."""
     from paceline.cli.study_output import printing
@@ -127,7 +114,7 @@ def _show(contents: "Contents", store: "Store", *, as_json: bool, partial: bool 
     try:
         remember(found)
     except OSError as error:
-        _say(f"{notes_file()} cannot be written ({error.strerror}): later studies will not know of this noise.")
+        say(f"{notes_file()} cannot be written ({error.strerror}): later studies will not know of this noise.")
     with printing():
         print(jsons.dumps(_as_object(found, store), indent=2) if as_json else _in_words(found, store))
 
@@ -156,7 +143,7 @@ def _in_words(found: "MachineNoise", store: "Store") -> str:
     lines = [
         f"{who}: {found.settings} equal settings in {count(found.turns, 'turn')}",
         f"Runs of one turn vary by {percent(found.noise)} ({vague}).",
-        f"So many turns can show {can} between two settings.",
+        f"{count(found.turns, 'turn')} can show {can} between two settings.",
         "Turns that find a difference in nine of ten studies:",
     ]
     needed = found.needed()

@@ -323,6 +323,8 @@ def _law_of_samples(runs: "Runs | None", asked: _Asked) -> "tuple[SamplesToTarge
         records = list(runs.records)
     else:
         raise SpecError(f"--to-loss {loss:g}: a table holds no losses. Add --target with a study or a CSV.")
-    if not isinstance(records, list) or (runs and {r.spec.workload for r in records} != {runs.workload}):
+    if not isinstance(records, list):
+        raise SpecError(f"--target {path} is a published table without losses: give a study, or a CSV file of runs.")
+    if runs and {r.spec.workload for r in records} != {runs.workload}:
         raise SpecError(f"--target {path} holds another workload: give runs of the source's, or a CSV file.")
     return targets.fit_samples(targets.reached(records, loss)), f"a loss of {loss:g}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.flags import repeated, single, switch, with_flags
+from paceline.cli.terminal import console, say
 from paceline.errors import OutputError, SpecError
 from paceline.network import Site
 from paceline.settings import Names, Role, Setting
@@ -91,9 +92,9 @@ def study(
 ) -> None:
     """Run a grid of settings in turns and show how they scale. The same command resumes a study that was stopped."""
     # Imported here, so that --help answers at once.
+    from paceline.cli.study_progress import complete
     from paceline.engines.local import LocalEngine
     from paceline.studies.noise import cannot_show
-    from paceline.studies.schedule import carry_out
     from paceline.studies.store import Store
 
     engine = LocalEngine(context.find_object(Testbed))
@@ -115,24 +116,15 @@ def study(
     if dry_run:
         return
     if len(contents.records) < len(grid.in_turns()):
-        from paceline.cli.study_progress import StudyProgress
-        from paceline.cli.terminal import console
-
         for limit in limits:
-            _say(limit)
-        contents = carry_out(grid, store, engine, StudyProgress(console(stderr=True), asked.repeats), pace)
-    else:
-        _say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
+            say(limit)
+    contents = complete(grid, store, engine, contents, pace)
     _show(grid, contents, store, csv, as_json=json)
     if contents.failures:
         sys.exit(1)
 
 
 study.__doc__ = f"{study.__doc__}\n{_EXAMPLES}"
-
-
-def _say(text: str) -> None:
-    print(f"paceline: {text}", file=sys.stderr)
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,7 +231,7 @@ def _refuse_impossible(grid: "Grid", *, skip: bool) -> None:
     text = f"{len(impossible)} of {len(grid.cells)} combinations cannot run here:\n{text}"
     if not skip:
         raise SpecError(f"{text}\nChange them, or leave them out with --skip-impossible.")
-    _say(text)
+    say(text)
 
 
 def _inspected(grid: "Grid", contents: "Contents") -> "tuple[Grid, Pace]":
@@ -254,7 +246,6 @@ def _inspected(grid: "Grid", contents: "Contents") -> "tuple[Grid, Pace]":
 
 def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", limits: list[str], *, as_json: bool) -> None:
     from paceline.cli.study_output import print_table, printing
-    from paceline.cli.terminal import console
     from paceline.engines.local import LocalEngine
     from paceline.studies.export import plain
     from paceline.studies.table import grid_table, rows_of
@@ -264,7 +255,7 @@ def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", limits: list[s
         if run.key in contents.records:
             pace.learn(run, contents.records[run.key])
     missing = [run for run in order if run.key not in contents.records]
-    pace.probe(missing, LocalEngine(), _say)
+    pace.probe(missing, LocalEngine(), say)
     seconds = pace.seconds(missing)
     rows = rows_of(grid, contents)
     each = [pace.seconds(grid.runs_of(row.cell)[:1]) if row.cell.spec else None for row in rows]
@@ -285,7 +276,6 @@ def _print_grid(grid: "Grid", contents: "Contents", pace: "Pace", limits: list[s
 
 def _show(grid: "Grid", contents: "Contents", store: "Store", csv: Path | None, *, as_json: bool) -> None:
     from paceline.cli.study_output import print_table, printing
-    from paceline.cli.terminal import console
     from paceline.studies.export import to_csv
     from paceline.studies.table import epoch_table, make_table, rows_of
 

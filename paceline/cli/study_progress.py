@@ -9,13 +9,16 @@ from rich.live import Live
 from rich.text import Text
 
 from paceline.cli.progress import BarDisplay, LineDisplay
-from paceline.engines.base import Display
+from paceline.cli.terminal import console as plain_console
+from paceline.cli.terminal import say
+from paceline.engines.base import Display, Engine
 from paceline.measure.ratios import rate_of
 from paceline.numbers import rate
 from paceline.record import Record
-from paceline.studies.estimate import Span
-from paceline.studies.grid import Run
-from paceline.studies.schedule import Place
+from paceline.studies.estimate import Pace, Span
+from paceline.studies.grid import Grid, Run
+from paceline.studies.schedule import Place, carry_out
+from paceline.studies.store import Contents, Store
 from paceline.studies.table import figure
 from paceline.units import human_seconds
 
@@ -74,3 +77,11 @@ class StudyProgress:
     def _name(self, run: Run) -> str:
         turn = f" · turn {run.spec.turn + 1} of {self._repeats}" if self._repeats > 1 else ""
         return f"{run.spec.workload} · {run.spec.strategy} · {run.spec.workers}w{turn}"
+
+
+def complete(grid: Grid, store: Store, engine: Engine, contents: Contents, pace: Pace | None = None) -> Contents:
+    """Carry out the runs that are missing, and show their progress; return the contents of the store."""
+    if len(contents.records) == len(grid.in_turns()):
+        say(f"All {len(contents.records)} runs exist already; choose another --out to measure again.")
+        return contents
+    return carry_out(grid, store, engine, StudyProgress(plain_console(stderr=True), grid.study.repeats), pace)

@@ -125,18 +125,13 @@ def families(rows: Sequence[ScalingRow]) -> list[Family]:
     Alternatives train the same model with as many workers, in the same slow motion. One worker alone is a baseline,
     and an alternative only where nothing else was measured.
     """
-    candidates = [row for row in rows if not _is_alone(row)] or rows
+    candidates = [row for row in rows if not row.records[0].spec.is_alone] or rows
     groups: dict[tuple[object, ...], list[Setting]] = {}
     for row in candidates:
         groups.setdefault(_alternatives(row), []).append(row.records)
     several = [tuple(group) for group in groups.values() if len(group) > 1]
     comparisons = sum(math.comb(len(group), 2) for group in several)
     return [Family(group, comparisons) for group in several]
-
-
-def _is_alone(row: ScalingRow) -> bool:
-    spec = row.records[0].spec
-    return spec.workers == 1 and spec.strategy == BASELINE_STRATEGY
 
 
 def _alternatives(row: ScalingRow) -> tuple[object, ...]:

@@ -15,7 +15,6 @@ from paceline.measure.series import WorkerSeries
 from paceline.numbers import count
 from paceline.record import Record
 from paceline.record_parts import GradientTime, Throughput
-from paceline.spec import BASELINE_STRATEGY
 
 SCHEMA_VERSION = 1
 
@@ -64,7 +63,7 @@ class Profile:
     @classmethod
     def of(cls, record: Record, worker: WorkerSeries) -> "Profile":
         """Make a profile from a run of one worker without communication."""
-        if record.spec.workers != 1 or record.spec.strategy != BASELINE_STRATEGY:
+        if not record.spec.is_alone:
             raise DataError("A profile needs one worker alone: run with --workers 1 --strategy independent.")
         if not record.gradients:
             raise DataError(f"Too few steps ({record.steps_timed}) to sample when gradients are ready: profile longer.")

@@ -10,7 +10,7 @@ from paceline.measure.ratios import rate_of, rate_over, ratio_of, turn_of, turn_
 from paceline.measure.stats import Figure
 from paceline.record import Record
 from paceline.settings import Baseline, Role
-from paceline.spec import BASELINE_STRATEGY, with_baseline
+from paceline.spec import with_baseline
 
 _IMPOSSIBLE = 1.05
 _REPEATS_APART = 0.10
@@ -158,7 +158,7 @@ def _nearness(baseline: Setting, run: Record, turns: Set[int]) -> tuple[bool, in
 
 def _is_alone(record: Record) -> bool:
     """Whether this is one worker on one device without communication."""
-    return record.spec.workers == 1 and record.devices == 1 and record.spec.strategy == BASELINE_STRATEGY
+    return record.spec.is_alone and record.devices == 1
 
 
 def _is_alike(first: Record, second: Record) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from paceline.record import Record
 from paceline.settings import Baseline, Role, Setting, as_typed
-from paceline.spec import BASELINE_STRATEGY, SETTINGS, with_baseline, with_role
+from paceline.spec import SETTINGS, with_baseline, with_role
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PlacedRecord:
     @property
     def is_baseline(self) -> bool:
         """Whether this is one worker without communication."""
-        return self.record.spec.workers == 1 and self.record.spec.strategy == BASELINE_STRATEGY
+        return self.record.spec.is_alone
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def _workers(family: Family) -> str:
 
 def _verdicts(family: Family, best: Setting, names: Mapping[int, str]) -> Iterator[str]:
     others = [setting for setting in family.settings if setting is not best]
-    told = {names[id(setting[0])]: family.difference(setting, best) for setting in others}
-    slower = [f"{name} is {one.verdict}" for name, one in told.items() if one.seen]
-    alike = [name for name, one in told.items() if not one.seen]
+    differences = {names[id(setting[0])]: family.difference(setting, best) for setting in others}
+    slower = [f"{name} is {one.verdict}" for name, one in differences.items() if one.seen]
+    alike = [name for name, one in differences.items() if not one.seen]
     yield f"{names[id(best[0])]} was the fastest"
     yield from slower if len(slower) <= _LISTED else [f"{len(slower)} others are slower"]
     if alike:

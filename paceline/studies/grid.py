@@ -17,7 +17,7 @@ from paceline.grammar import require
 from paceline.migrations import strategy_of_schema_1
 from paceline.network import Site
 from paceline.settings import Baseline, Role, SettingValue
-from paceline.spec import BASELINE_STRATEGY, SETTINGS, RunSpec, settings_alone, with_baseline, with_role
+from paceline.spec import SETTINGS, RunSpec, with_baseline, with_role
 from paceline.studies.definition import FIT, Axes, Study, Variant, slug
 from paceline.traffic import catalogue as strategies
 from paceline.workloads import catalogue as workloads
@@ -266,7 +266,7 @@ class _Fit:
 
 def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell]:
     """Add one worker alone as the baseline of every comparison, unless the study has it."""
-    there = {_shared(cell.spec) for cell in asked if cell.spec is not None and _is_alone(cell.spec)}
+    there = {_shared(cell.spec) for cell in asked if cell.spec is not None and cell.spec.is_alone}
     missing: dict[tuple[Any, ...], Cell] = {}
     labels: dict[tuple[Any, ...], list[str]] = {}
     known: dict[str, Cell] = {}
@@ -286,8 +286,9 @@ def _missing_baselines(study: Study, asked: list[Cell], site: Site) -> list[Cell
     return [dataclasses.replace(cell, label=named.get(shared)) for shared, cell in missing.items()]
 
 
-def _is_alone(spec: RunSpec) -> bool:
-    return spec.workers == 1 and spec.strategy == BASELINE_STRATEGY
+def settings_alone() -> dict[str, SettingValue]:
+    """The settings of one worker alone on one device, which replace a run's own."""
+    return {name: SETTINGS[name].alone for name in with_baseline(Baseline.ALONE, Baseline.UNUSED)}
 
 
 def _shared(spec: RunSpec) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from paceline.engines.plan import plan
 from paceline.errors import PacelineError
 from paceline.record import Record
 from paceline.settings import Baseline, Role
-from paceline.spec import RunSpec, settings_alone, with_baseline, with_role
+from paceline.spec import RunSpec, with_baseline, with_role
+from paceline.studies.grid import settings_alone
 
 _PROBE_SECONDS = 1.0
 _MOST_PROBES = 8

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known import with_known_rate
 
 from paceline.devices.emulated import names_of
 from paceline.engines.base import NoDisplay
@@ -105,7 +106,7 @@ def test_a_host_that_cannot_keep_up_is_said_to_be_the_limit(tmp_path: Path) -> N
     assert told is not None
     assert told.startswith("The host was the limit")
     assert "--slow-motion 2" in told
-    (row,) = scaling_rows([record])
+    (row,) = scaling_rows([with_known_rate(record)])
     assert figure(row.throughput, rate).endswith("(host-limited)")
     assert told in row.notes
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from known import with_known_rate
 from processes import run_workers
 from strategies.oracle import Case, largest_difference, oracle, train_worker
 from toy_classes import SignsCodec
@@ -78,6 +79,7 @@ def test_a_member_of_ones_own_is_trained_counted_recorded_and_projected(strategy
     losses = record.learning.loss
     known = [loss for loss in losses if loss is not None]
     assert sum(known[-5:]) < sum(known[:5])
+    record = with_known_rate(record)  # a busy machine may leave it unknown, and what is projected is the exchange
     measured = Measured.of_records([record])
     two, many = curve(measured, [Point(workers=n, nodes=None, batch=4) for n in (2, 16)], Question()).points
     assert two.throughput == pytest.approx(record.throughput.value, rel=0.35)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import without_coverage
 from testbed.hosts_here import namespace_of, namespaces, need_root_and_tools, real_testbed
 
 from paceline import netns
@@ -163,7 +164,8 @@ def test_without_root_one_line_says_what_to_do() -> None:
     )
     if tools.missing() is not None and "root" not in str(tools.missing()):
         pytest.skip(f"another reason comes first: {tools.missing()}")
-    refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", program]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=without_coverage())
     assert refused.returncode == 2
     said = "it needs root to make network namespaces: put sudo before the command."
     assert refused.stderr.splitlines()[1:] == [f"paceline: A testbed cannot run here: {said}"]
