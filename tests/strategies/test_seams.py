@@ -71,7 +71,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("strategy", TOYS.values(), ids=TOYS)
 def test_a_member_of_ones_own_is_trained_counted_recorded_and_projected(strategy: str, tmp_path: Path) -> None:
-    record = run(tmp_path, strategy, steps=41, validate="end")
+    record = run(tmp_path, strategy, steps=None, timing="fixed:warmup=1,steps=40", validate="end")
     assert Record.load(tmp_path).spec.strategy == str(resolve(strategy)) == record.spec.strategy
     assert record.traffic.counted == record.traffic.claimed
     assert record.traffic.counted, "nothing was exchanged, so nothing was counted"

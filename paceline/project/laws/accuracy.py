@@ -51,14 +51,14 @@ def _recent(checked: Sequence[Checked], left_out: Sequence[LeftOut]) -> list[str
     lines = [
         "Tables of recent clusters, with `nodes`, the largest count hidden. Most show one node only: what a second one",
         f"costs comes from the prior. Its median, {NODE_COST:g} of a step, was chosen with these tables in view, like",
-        f"the laws. *Left out* takes the one of {_some(NODE_COSTS)} that has the least error over the",
-        "tables of the other clusters, where every cluster and workload counts once. The number is in brackets.",
+        "the laws. *Left out* chooses without the cluster that is projected: every other cluster and workload prefers",
+        f"one of {_some(NODE_COSTS)}, and the geometric mean of these and of {NODE_COST:g} is in brackets.",
         "",
         "| cluster | workload | rows | mean error | mean, signed | 90th percentile | linear | in 80 % band |",
         "|---|---|---|---|---|---|---|---|",
         *_kinds(checked),
     ]
-    return [*lines, *(line for one in left_out for line in _kinds(one.checked, f", left out ({one.node_cost:g})"))]
+    return [*lines, *(line for one in left_out for line in _kinds(one.checked, f", left out ({one.node_cost:.2g})"))]
 
 
 def _kinds(checked: Sequence[Checked], remark: str = "") -> Iterator[str]:

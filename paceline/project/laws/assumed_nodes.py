@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paceline.project.laws.base import Prior, Scope, Settings
+from paceline.project.laws.base import Scope, Settings
 from paceline.project.laws.nodes import BETWEEN, NodesLaw
 
 SIZES = (4, 8, 16)
@@ -25,11 +25,6 @@ class AssumedNodesLaw(NodesLaw):
         **dict.fromkeys(("inside", "uplink", "between"), "bandwidth"),
         "latency": "latency",
     }
-
-    @property
-    def exchange_priors(self) -> Mapping[str, Prior]:
-        """The priors as they are: a jump between rows is what suggests a boundary at all."""
-        return self.priors
 
     @property
     def exchange_name(self) -> str:

@@ -42,11 +42,11 @@ OVERLAP = Prior(1.0, 1.0)
 LATENCY = Prior(2e-4, 1.5)
 """Latency added by each further worker, on any node; a parameter of most laws."""
 
-NODE_COST = 0.008
+NODE_COST = 0.0075
 """What a second node costs before any row shows it: the median, in units of one worker's step."""
 
-NODE_COSTS = (0.002, 0.004, 0.008, 0.016, 0.032)
-"""What the page on accuracy chooses from where a cluster is left out."""
+NODE_COSTS = tuple(NODE_COST * 2.0**power for power in range(-2, 3))
+"""What a cluster may prefer on the page on accuracy, where another is left out."""
 
 COMPUTE_LIMITS = {"compute": "compute", "slowest": "slowest worker", "sharing": "compute shared on a node"}
 """Parts of a step that are not exchange, with the name of the limit when one of them dominates the step."""

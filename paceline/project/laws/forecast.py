@@ -34,6 +34,8 @@ _ENDS_80, _ENDS_95 = (0.1, 0.9), (0.025, 0.975)
 # Priors are wider than most tables need, because a few tables are outliers. So the 80 % band omits this share of the
 # draws' spread where rows are few, less with more rows, and none from this many on. The 95 % band omits nothing.
 _PRIOR_EXCESS, _MANY_ROWS = 0.3, 16.0
+# Most of all where no row shows a second node: the priors of its cost hold for slow networks, too.
+_UNSEEN_EXCESS = 0.85
 REACH_OF_TWO = 64
 """The largest multiple of the largest count that may be requested with only two counts; `_FAR` times warns."""
 
@@ -100,7 +102,6 @@ class Forecast:
     def bands(self, at: Settings) -> tuple[Array, ...]:
         """Logarithms of the step's seconds: the median, and the ends of the 80 % and 95 % bands."""
         chunks = []
-        excess = _PRIOR_EXCESS * max(0.0, 1 - self.posterior.weight / _MANY_ROWS)
         for start in range(0, len(at.workers), _AT_ONCE):  # ten thousand points must not fill the memory
             part = slice(start, start + _AT_ONCE)
             drawn = self.posterior.log_seconds(at.where(part))
@@ -109,10 +110,18 @@ class Forecast:
             strays = self.posterior.strays[:, None] * noise
             if at.nodes is not None:
                 strays += self.posterior.log_seconds_elsewhere(at.where(part), self._unseen(at.where(part))) - drawn
-            ends80 = np.quantile(middle + (1 - excess) * (drawn - middle) + strays, _ENDS_80, axis=0)
+            kept = 1 - self._excess(at.where(part))
+            ends80 = np.quantile(middle + kept * (drawn - middle) + strays, _ENDS_80, axis=0)
             ends95 = np.quantile(drawn + strays, _ENDS_95, axis=0)
             chunks.append(np.concatenate([middle[None, :], ends80, ends95]))
         return tuple(np.concatenate(chunks, axis=1))
+
+    def _excess(self, at: Settings) -> Array:
+        """The share of the draws' spread that the 80 % band omits."""
+        own, share = self.table.at, np.full_like(at.workers, _PRIOR_EXCESS)
+        if at.nodes is not None and own.nodes is not None and own.nodes.max() == 1:
+            share = np.where(at.nodes > 1, _UNSEEN_EXCESS, _PRIOR_EXCESS)
+        return np.asarray(share * max(0.0, 1 - self.posterior.weight / _MANY_ROWS))
 
     def _unseen(self, at: Settings) -> Array:
         """The spread, in logarithms, of what crosses nodes around its law, at places that the table does not have."""

@@ -1,11 +1,12 @@
 """What a second node is believed to cost, chosen over tables of several clusters, each of them left out in turn."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
-from paceline.project.laws.base import NODE_COSTS
+from paceline.project.laws.base import NODE_COST, NODE_COSTS
 from paceline.project.laws.check import Checked, check
 from paceline.project.laws.heldout import HeldOutTable
 
@@ -28,18 +29,27 @@ def left_out(cases: Sequence[HeldOutTable]) -> list[LeftOut]:
     found = []
     for cluster in clusters:
         others = {cost: [one for one in each if one.case.cluster != cluster] for cost, each in tried.items()}
-        cost = best_cost(others)
-        found.append(LeftOut(cluster, cost, tuple(one for one in tried[cost] if one.case.cluster == cluster)))
+        cost = believed_cost(others)
+        found.append(LeftOut(cluster, cost, tuple(check(case, cost) for case in cases if case.cluster == cluster)))
     return found
 
 
-def best_cost(tried: dict[float, list[Checked]]) -> float:
-    """The cost with the least mean error, where every cluster and workload counts once."""
+def believed_cost(tried: Mapping[float, Sequence[Checked]]) -> float:
+    """The geometric mean of the costs that suit every cluster and workload best, and of `NODE_COST` as one more.
 
-    def error(checked: Sequence[Checked]) -> float:
-        by_kind: dict[tuple[str | None, str | None], list[float]] = {}
-        for one in checked:
-            by_kind.setdefault((one.case.cluster, one.case.workload), []).extend(np.abs(one.signed).tolist())
-        return float(np.mean([np.mean(errors) for errors in by_kind.values()]))
+    One cluster says little about another, so a few of them only shift what is believed without any. Where rows show
+    several nodes, all costs suit alike, and nothing follows.
+    """
+    by_kind: dict[tuple[str, str], dict[float, float]] = {}
+    for cost, checked in tried.items():
+        for kind, same in groupby(sorted(checked, key=_kind), key=_kind):
+            errors = np.concatenate([np.abs(one.signed) for one in same])
+            by_kind.setdefault(kind, {})[cost] = float(errors.mean())
+    chosen = [
+        min(errors, key=lambda cost: errors[cost]) for errors in by_kind.values() if len(set(errors.values())) > 1
+    ]
+    return float(np.exp(np.mean(np.log([*chosen, NODE_COST]))))
 
-    return min(tried, key=lambda cost: error(tried[cost]))
+
+def _kind(one: Checked) -> tuple[str, str]:
+    return one.case.cluster or "", one.case.workload or ""

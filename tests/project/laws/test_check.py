@@ -175,7 +175,7 @@ def test_a_cluster_that_is_left_out_has_no_say_in_what_a_node_is_believed_to_cos
     assert first.node_cost > second.node_cost, "each is projected with what the other one lost"
     assert first.checked[0].signed[0] < 0 < second.checked[0].signed[0]
     text = page([check(case) for case in (north, south)], [first, second])
-    assert f"| north, left out ({first.node_cost:g}) | ResNet-50 | 1 |" in text
+    assert f"| north, left out ({first.node_cost:.2g}) | ResNet-50 | 1 |" in text
     assert "Over all 2 hidden rows of tables together, the 80 % band contains" in text
     assert left_out([north]) == []
 

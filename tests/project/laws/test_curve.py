@@ -96,8 +96,9 @@ def test_nodes_are_as_full_as_in_the_table_unless_given() -> None:
 
 
 def test_leaving_the_only_node_that_was_measured_widens_the_band_and_is_told() -> None:
-    here, away = NEAR_LINEAR.curve([Point(16, 1), Point(16, 2)]).points
-    assert away.high80 / away.low80 > here.high80 / here.low80  # type: ignore[operator]
+    seen, away = NEAR_LINEAR.curve([Point(8, 1), Point(16, 2)]).points
+    assert away.high80 / away.low80 - 1 > 1.3 * (seen.high80 / seen.low80 - 1)  # type: ignore[operator]
+    assert away.high95 / away.low95 - 1 > 1.3 * (seen.high95 / seen.low95 - 1)  # type: ignore[operator]
     assert any("comes from the priors only" in text for text in NEAR_LINEAR.curve([Point(16, 2)]).warnings)
     assert any("assumes one node for all workers" in text for text in NEAR_LINEAR.curve([Point(16)]).warnings)
 
