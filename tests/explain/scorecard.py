@@ -1,7 +1,8 @@
 """Injected situations with the causes that are expected of each, and whether `explain` is right, declines or is wrong.
 
-A new situation is one entry in `SITUATIONS`. Where a run needs more than a workload with faults (a testbed, another
-process), give it an `around`: a context manager that is entered for the time of the run.
+A new situation is one entry in `SITUATIONS`. Where a run needs more than a workload with faults, give it an `around`: a
+context manager that is entered for the time of the run. With `to_links`, every worker has a node of a testbed, and
+after some steps something happens to its links.
 """
 
 import contextlib
@@ -12,20 +13,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from slowed import Fault
+from testbed.faults import AtStep, cut_link_of, slow_link_of
 
 from paceline.engines.base import NoDisplay
 from paceline.engines.local import LocalEngine
-from paceline.engines.plan import Plan, plan
+from paceline.engines.plan import Plan, plan, site_settings
+from paceline.errors import Hang
 from paceline.explain.data import as_data
 from paceline.explain.verdict import account
+from paceline.measure.links import PAYLOAD_SHARE
 from paceline.measure.runs import StoredRun, find
 from paceline.spec import RunSpec
+from paceline.testbed.hosts import Testbed, site
 
 _WITHIN_LOADED = 0.4
 
@@ -71,6 +76,10 @@ class Situation:
     around: Callable[[Plan], AbstractContextManager[None]] = lambda plan: nullcontext()
     baseline: bool = False
     """Whether one worker is measured, too, with the same faults."""
+
+    to_links: Callable[[Testbed], None] | None = None
+    hang: str = ""
+    """A run that ends with an error: what its message must match."""
 
     also: frozenset[str] = frozenset()
     """Causes that are true here, and need not be named."""
@@ -168,6 +177,20 @@ def _of_large_gradients(workers: int, _: tuple[Fault, ...]) -> Sequence[Expected
     return [Expected(name="exchange", advice=r"--strategy|--accumulate")]
 
 
+_LINK, _SLOWED = 100e6, 20e6
+"""Bits per second of the links of a testbed, and of one that is slowed."""
+
+
+def _of_slow_link(workers: int, _: tuple[Fault, ...]) -> Sequence[Expected]:
+    """Each worker's bytes take five times as long by the slowed link, and all wait for it."""
+
+    def seconds(run: StoredRun) -> float:
+        sent = run.record.traffic.sent_bytes_per_worker_and_step / PAYLOAD_SHARE
+        return 8 * sent * (1 / _SLOWED - 1 / _LINK)
+
+    return [Expected(name="slow link", advice=r"the link of n1\b", seconds=seconds, within=0.3)]
+
+
 def _fault(where: str, seconds: float, rank: str = "all", **changes: Any) -> Fault:
     return Fault(where=where, seconds=seconds, rank=rank, **changes)
 
@@ -215,6 +238,10 @@ SITUATIONS: tuple[Situation, ...] = (
     Situation(name="a busy core", around=_busy_last_core, expected=_of_busy_core),
     Situation(name="large gradients", width=3_000_000, expected=_of_large_gradients, steps=24,
               also=frozenset({"update", "blocked"})),
+    Situation(name="a slow link", width=100_000, to_links=lambda made: slow_link_of(made, 1, _SLOWED),
+              expected=_of_slow_link, steps=32, also=frozenset({"exchange"})),
+    Situation(name="a cut link", width=100_000, to_links=lambda made: cut_link_of(made, 1), steps=100_000,
+              hang=r"The link of n1 carried nothing for \d+ s: it is cut\."),
     Situation(
         name="two: slow input of all, backward of one worker",
         faults=(_fault("input", 0.03), _fault("backward", 0.05, "1")),
@@ -241,7 +268,11 @@ SITUATIONS: tuple[Situation, ...] = (
               expected=causes(cause("straggler", "backward of worker 1 "))),
     Situation(name="optimizer of all, in the baseline too", baseline=True, faults=(_fault("optimizer", 0.04),)),
 )  # fmt: skip
-"""What is injected; a slow and a cut link belong here, too, with an `around` that makes them."""
+"""What is injected."""
+
+_AT_STEP = 3
+_TIMEOUT = 4.0
+"""Seconds without progress after which a run on links is ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,14 +285,15 @@ class Trial:
     loaded: bool = False
     """Whether other processes use the cores during the run."""
 
-    engine: LocalEngine = field(default_factory=LocalEngine)
-
     def verdict(self) -> Verdict:
         """Run it, explain it, and judge what was said."""
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             faults = tuple(replace(fault, seed=self.repeat) for fault in self.situation.faults)
-            self._run(folder / "run", faults, self.workers)
+            try:
+                self._run(folder / "run", faults, self.workers)
+            except Hang as hang:
+                return self._judge_hang(str(hang))
             if self.situation.baseline:
                 self._run(folder / "baseline", faults, 1)
             explained = account(find(sorted(folder.iterdir(), reverse=True)))
@@ -272,25 +304,40 @@ class Trial:
         last = next(one for one in settings if len(one["per_worker"]) == self.workers)
         return self.judge(last, expected)
 
+    def _judge_hang(self, said: str) -> Verdict:
+        first = said.splitlines()[0]
+        if self.situation.hang and re.match(self.situation.hang, first):
+            return Verdict("right", "", said)
+        blames = "worker" in first.lower() or "link" in first
+        return Verdict("wrong" if blames else "declined", f"expected {self.situation.hang or 'no hang'!r}", said)
+
     def _expected(self, run: StoredRun, faults: tuple[Fault, ...]) -> list[tuple[Expected, float | None]]:
         """What is expected, with the seconds of each in this run."""
         return [(one, one.seconds(run)) for one in self.situation.expected(self.workers, faults)]
 
     def _run(self, folder: Path, faults: tuple[Fault, ...], workers: int) -> None:
-        planned = plan(
-            RunSpec(
-                workload=self._workload(faults),
-                workers=workers,
-                workers_per_device=max(1, workers // 2),
-                strategy="allreduce" if workers > 1 else "independent",
-                steps=self.situation.steps,
-                validate="off",
-            )
-        )
+        settings: dict[str, Any] = {
+            "workload": self._workload(faults),
+            "workers": workers,
+            "workers_per_device": max(1, workers // 2),
+            "strategy": "allreduce" if workers > 1 else "independent",
+            "steps": self.situation.steps,
+            "validate": "off",
+        }
+        if self.situation.to_links is not None:
+            self._run_on_links(folder, settings, self.situation.to_links)
+            return
+        planned = plan(RunSpec.from_dict(settings))
         with self.situation.around(planned):
-            record = self.engine.run(planned, folder, NoDisplay())
+            record = LocalEngine().run(planned, folder, NoDisplay())
         if record.failures:  # the engine ends a run after Ctrl-C, and keeps what it has
             raise KeyboardInterrupt(record.failures[0])
+
+    def _run_on_links(self, folder: Path, settings: dict[str, Any], happens: Callable[[Testbed], None]) -> None:
+        with Testbed(site(self.workers, f"{_LINK / 1e6:g}Mbps")) as made:
+            engine = LocalEngine(made)
+            spec = RunSpec.from_dict({**site_settings(made.site), **settings, "timeout": _TIMEOUT})
+            engine.run(plan(spec, engine.site), folder, AtStep(_AT_STEP, lambda: happens(made)))
 
     def _workload(self, faults: tuple[Fault, ...]) -> str:
         options = {"busy": f"{_CORE_SECONDS / max(1, self.workers // 2):g}", "width": self.situation.width}
