@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = str(ROOT / "tests")
-sys.path.insert(0, TESTS)
+sys.path[0] = TESTS  # instead of this folder, whose `testbed` is not theirs
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))  # workers need it, too
 
 from explain.scorecard import SITUATIONS, Situation, Trial, busy_cores  # noqa: E402
