@@ -1,5 +1,6 @@
 """Find stragglers by when workers arrive at the exchange, because one worker's delay is everybody else's wait."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,14 @@ from paceline.measure.series import Series
 SYSTEMATIC = 0.75
 """A worker that is late in at least this share of the steps is a straggler; less often is chance."""
 
+_CHANCE = 0.01
+"""And the probability of being late so often by chance, as heads of a coin, is at most this."""
+
 WORTH_NAMING = 0.02
 """Share of a step; a worker that is late by less is not called a straggler."""
+
+_MANY_STEPS = 64
+"""In so many steps, three quarters are never chance."""
 
 _STANDARD_ERRORS = 4.0
 """A queue's length varies by chance: one is longer if its mean is so by this many standard errors."""
@@ -69,7 +76,7 @@ def uneven_worker(steps: Steps) -> LateWorker | None:
 
 def _is_slow(lateness: LateWorker, setting: MeasuredSetting) -> bool:
     queue_known = lateness.parts_known and any(seconds > 0 for seconds in lateness.longer.values())
-    often = lateness.share >= SYSTEMATIC or queue_known
+    often = _is_systematic(lateness.share, setting.steps_timed) or queue_known
     return often and lateness.seconds >= WORTH_NAMING * setting.step_seconds
 
 
@@ -111,7 +118,13 @@ def _repeats(name: str, more: Series) -> bool:
     """Whether a worker's part is longer (or shorter) than the others' in most steps."""
     share = max(float((more > 0).mean()), float((more < 0).mean()))
     error = float(more.std()) / np.sqrt(len(more)) if name == QUEUE else 0.0
-    return share >= SYSTEMATIC and abs(float(more.mean())) >= _STANDARD_ERRORS * error
+    return _is_systematic(share, len(more)) and abs(float(more.mean())) >= _STANDARD_ERRORS * error
+
+
+def _is_systematic(share: float, steps: int) -> bool:
+    """Whether so many steps are more than chance; of few steps, three quarters are not."""
+    tail = sum(math.comb(steps, k) for k in range(round(share * steps), steps + 1)) if steps < _MANY_STEPS else 0
+    return share >= SYSTEMATIC and tail <= _CHANCE * 2**steps
 
 
 def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:

@@ -92,8 +92,9 @@ def intermittent(own: OwnTimes, *, noticeable: float) -> tuple[Intermittent, ...
     least = _WORTH_COUNTING * step
     added = {name: np.array([long_steps(row, least) for row in rows]) for name, rows in own.parts.items()}
     found: list[Intermittent] = []
-    stalls = long_steps(own.shared, least)
-    for name, seconds in (("exchange", stalls), *((name, _together(rows)) for name, rows in added.items())):
+    stalls = _prominent(long_steps(own.shared, least), step)
+    pauses = {name: _together(np.array([_prominent(row, step) for row in rows])) for name, rows in added.items()}
+    for name, seconds in (("exchange", stalls), *pauses.items()):
         if name != QUEUE and seconds.mean() >= noticeable and (_has_one_origin(own, seconds) or _long(seconds, step)):
             found.append(_delay(own, None, name, seconds, float(seconds.mean())))
             if seconds is not stalls:
@@ -102,7 +103,7 @@ def intermittent(own: OwnTimes, *, noticeable: float) -> tuple[Intermittent, ...
         return tuple(found)
     for name, rows in added.items():
         for rank, seconds in enumerate(rows):
-            alike = _alike(seconds)
+            alike = _alike(_prominent(seconds, step))
             cost = _cost(own, rank, alike)
             if name != QUEUE and cost >= noticeable and (_has_one_origin(own, alike) or _long(alike, step)):
                 found.append(_delay(own, rank, name, alike, cost))
@@ -123,6 +124,12 @@ def long_steps(seconds: Series, least: float) -> Series:
     if long.mean() >= _MOSTLY:
         return np.zeros(len(seconds))
     return np.asarray(np.where(long, seconds - np.median(seconds[~long]), 0.0))
+
+
+def _prominent(seconds: Series, step: float) -> Series:
+    """Only the very long steps, where they are most of what is lost: many small delays of a busy machine hide them."""
+    very_long = np.where(seconds >= _STANDS_OUT * step, seconds, 0.0)
+    return very_long if very_long.sum() >= _MOSTLY * seconds.sum() else seconds
 
 
 def _together(rows: Series) -> Series:
@@ -163,7 +170,8 @@ def _long(seconds: Series, step: float) -> bool:
 
 def _of_one_worker(own: OwnTimes, added: dict[str, Series], noticeable: float, step: float) -> Sequence[Intermittent]:
     """The worker that has nearly all of the remaining long steps, more than by chance; otherwise they take turns."""
-    delays = np.asarray(sum(added.values()))
+    together = np.asarray(sum(added.values()))
+    delays = np.array([_prominent(row, step) for row in together])
     costs = [_cost(own, rank, seconds) for rank, seconds in enumerate(delays)]
     rank = int(np.argmax(costs))
     if costs[rank] < max(noticeable, _MOSTLY * sum(costs)) or not _long(delays[rank], step):
@@ -171,8 +179,8 @@ def _of_one_worker(own: OwnTimes, added: dict[str, Series], noticeable: float, s
     counts = (delays > 0).sum(axis=1)
     if counts.sum() > counts[rank] and _by_chance(int(counts[rank]), int(counts.sum()), len(delays)) > _CHANCE:
         return ()
-    phase = max(added, key=lambda name: float(added[name][rank].sum()))
-    by_phase = {name: rows[rank] for name, rows in added.items()}
+    by_phase = {name: np.where(delays[rank] > 0, rows[rank], 0.0) for name, rows in added.items()}
+    phase = max(by_phase, key=lambda name: float(by_phase[name].sum()))
     return (
         Intermittent(rank=rank, phase=phase, by_phase=by_phase, cost_seconds=costs[rank], first_step=own.first_step),
     )
