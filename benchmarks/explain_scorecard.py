@@ -1,6 +1,6 @@
 """How often `explain` is right about faults that were injected: right, declined or wrong, for every situation.
 
-    python benchmarks/explain_scorecard.py [--load] [--repeats 3] [--workers 2,4] [--only TEXT] [--page FILE]
+    python benchmarks/explain_scorecard.py [--load] [--repeats 3] [--more] [--workers 2,4] [--only TEXT] [--page FILE]
 
 Every situation is run, explained and judged several times (`tests/explain/scorecard.py` has them). With --load other
 processes burn all cores meanwhile. Figures with and without load are kept in `build/`, and the page shows both. Ctrl-C
@@ -26,7 +26,7 @@ from explain.scorecard import SITUATIONS, Situation, Trial, Verdict, busy_cores 
 
 RESULTS = ("right", "declined", "wrong")
 RIGHT_IDLE, RIGHT_LOADED = 0.90, 0.75
-STOLEN, TRIES = 0.03, 4
+STOLEN, TRIES = 0.03, 3
 """Share of the cores' time that other machines of the host may have; otherwise a trial is repeated, so many times."""
 
 KEPT = ROOT / "build" / "explain-scorecard"
@@ -35,17 +35,17 @@ Counts = dict[str, dict[str, int]]
 """By situation: how often each result came."""
 
 
-def trials(situations: Sequence[Situation], workers: Sequence[int], repeats: int, *, loaded: bool) -> Iterator[Trial]:
+def trials(situations: Sequence[Situation], workers: Sequence[int], repeats: range, *, loaded: bool) -> Iterator[Trial]:
     """Every situation once, then again, so that a short interruption shows in all of them."""
-    for repeat in range(repeats):
+    for repeat in repeats:
         for situation in situations:
             for count in workers:
                 yield Trial(situation=situation, workers=count, repeat=repeat, loaded=loaded)
 
 
-def measure(planned: Sequence[Trial], file: Path) -> tuple[Counts, bool]:
+def measure(planned: Sequence[Trial], before: Counts, file: Path) -> tuple[Counts, bool]:
     """Judge them one after the other, and keep the counts after each; whether all of them were judged."""
-    counts: Counts = {trial.situation.name: dict.fromkeys(RESULTS, 0) for trial in planned}
+    counts = {trial.situation.name: dict.fromkeys(RESULTS, 0) for trial in planned} | before
     begun = time.perf_counter()
     try:
         for done, trial in enumerate(planned, start=1):
@@ -106,7 +106,7 @@ The time of a fault in every step is the injected one. That of a fault in some s
 been earlier without it, from the moments at which workers arrived. `shared cores` and `spread` are true besides the
 faults where workers share a core with one another or with others; so is `exchange` under load, because communication
 needs a core. Without load, a run during which other machines of the host had more than 3 % of the cores is repeated, at
-most three times. "Nothing at all" is right where the run is called compute-bound or, under load, where the shared cores
+most twice. "Nothing at all" is right where the run is called compute-bound or, under load, where the shared cores
 are named.
 
 | situation | right | declined | wrong | right, loaded | declined, loaded | wrong, loaded |
@@ -131,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--load", action="store_true", help="burn all cores by other processes meanwhile")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--more", action="store_true", help="add to the figures that are kept")
     parser.add_argument("--workers", default="2,4")
     parser.add_argument("--only", default="", help="situations whose name has this text")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "explain-scorecard.md")
@@ -140,10 +141,13 @@ def main() -> None:
         sys.exit(
             f"--only {asked.only!r}: no situation is called so. There are: {', '.join(s.name for s in SITUATIONS)}."
         )
-    planned = list(trials(chosen, [int(n) for n in asked.workers.split(",")], asked.repeats, loaded=asked.load))
     files = {loaded: KEPT / f"{'loaded' if loaded else 'idle'}.json" for loaded in (False, True)}
+    before: Counts = json.loads(files[asked.load].read_text()) if asked.more and files[asked.load].exists() else {}
+    done = max((sum(row.values()) for row in before.values()), default=0)  # so that other steps are hit by chance
+    repeats = range(done, done + asked.repeats)
+    planned = list(trials(chosen, [int(n) for n in asked.workers.split(",")], repeats, loaded=asked.load))
     with busy_cores(sorted(os.sched_getaffinity(0))) if asked.load else nullcontext():
-        counts, whole = measure(planned, files[asked.load])
+        counts, whole = measure(planned, before, files[asked.load])
     kept = {loaded: json.loads(file.read_text()) if file.exists() else {} for loaded, file in files.items()}
     asked.page.write_text(page(kept[False], kept[True]))
     print(asked.page)

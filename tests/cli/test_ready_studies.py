@@ -28,9 +28,9 @@ SHORT: dict[str, Sequence[str]] = {
     "vae-mnist": ["--steps", "2", "--validate", "off"],
 }
 IN_A_TESTBED: dict[str, tuple[str, Sequence[str]]] = {
-    "seed-004-1gbps": ("1Gbps", ["--steps", "2", "--workers", "2", "--variant", "resnet18"]),
-    "testbed-projection": ("100Mbps", ["--steps", "2", "--workers", "2", "--strategy", "allreduce"]),
-    "seed-004-100gbps": ("100Gbps", ["--steps", "1", "--workers", "2", "--nodes", "2", "--variant", "resnet18"]),
+    "seed-004-1gbps": ("1Gbps", ["--workers", "2", "--variant", "resnet18", "--strategy", "ps:servers=3"]),
+    "testbed-projection": ("100Mbps", ["--workers", "2", "--strategy", "allreduce"]),
+    "seed-004-100gbps": ("100Gbps", ["--workers", "2", "--nodes", "2", "--variant", "resnet18"]),
 }
 DATA_FREE = ("seed-003", "seed-004", *IN_A_TESTBED)  # images and sequences that only a generator makes
 
@@ -119,5 +119,7 @@ def test_a_ready_study_runs_in_a_testbed(name: str, tmp_path: Path) -> None:
     file.write_text(re.sub(r"^slow_motion = .*$", "slow_motion = 0.5", text, flags=re.MULTILINE))  # or it takes minutes
     assert tomllib.loads(file.read_text())["nodes"] > 1
     testbed = ["testbed", "--nodes", "3", "--bandwidth", bandwidth, "--"]
-    finished = paceline(*testbed, "study", file.name, *flags, "--json", "--out", "out", cwd=tmp_path, data=None)
-    assert any(row["nodes"] == 2 for row in rows_of(finished))
+    flags = [*flags, "--timing", "fixed:warmup=1,steps=1", "--json", "--out", "out"]
+    rows = rows_of(paceline(*testbed, "study", file.name, *flags, cwd=tmp_path, data=None))
+    assert any(row["nodes"] == 2 for row in rows)
+    assert all(row["throughput"]["value"] > 0 for row in rows)
