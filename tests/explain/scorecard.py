@@ -46,6 +46,9 @@ _SHOWN = 5
 _CORE_SECONDS = 0.024
 """CPU time of a step that all workers of a core share; a step is then longer than the 20 ms from which all are read."""
 
+_REMAINS = {"forward": 0.5, "backward": 0.0}
+"""Share of a step's compute that comes after a fault; all of it elsewhere."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
@@ -108,8 +111,8 @@ def true_loss(fault: Fault) -> Callable[[StoredRun], float]:
     """What the fault costs per timed step on average, from the moments at which workers arrived.
 
     A fault of all workers costs what it adds. One of a single worker costs what the last arrival would be earlier
-    without it. Where it hits every step and two workers share a core, the other one computes meanwhile, and so much less
-    is lost than is added.
+    without it. Where it hits every step and two workers share a core, the other one does meanwhile what remains of its
+    compute, and so much less is lost than is added.
     """
 
     def seconds(run: StoredRun) -> float:
@@ -124,7 +127,7 @@ def true_loss(fault: Fault) -> Callable[[StoredRun], float]:
         if fault.every > 1 or fault.chance < 1:
             return float((arrivals.max(axis=0) - without.max(axis=0)).mean())
         sharing = max(1, len(arrivals) // 2)
-        return float(added.mean()) - _CORE_SECONDS * (sharing - 1) / sharing
+        return float(added.mean()) - _REMAINS.get(fault.where, 1.0) * _CORE_SECONDS * (sharing - 1) / sharing
 
     return seconds
 
