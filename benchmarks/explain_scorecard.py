@@ -102,12 +102,13 @@ and advice are declared beside the fault in `tests/explain/scorecard.py`.
 - **declined**: a fault is not named, and nothing wrong is said.
 - **wrong**: a cause that is not there, or the wrong worker, time or advice.
 
-The time of a fault in every step is the injected one. That of a fault in some steps is what the last arrival would have
-been earlier without it, from the moments at which workers arrived. `shared cores` and `spread` are true besides the
-faults where workers share a core with one another or with others; so is `exchange` under load, because communication
-needs a core. Without load, a run during which other machines of the host had more than 3 % of the cores is repeated, at
-most twice. "Nothing at all" is right where the run is called compute-bound or, under load, where the shared cores
-are named.
+The time of a fault in every step is the injected one; of one worker among four, how much later it arrived than the mean
+of the others, since the worker on the same core computes meanwhile. That of a fault in some steps is what the last
+arrival would have been earlier without it, from the moments at which workers arrived. `shared cores` and `spread` are
+true besides the faults where workers share a core with one another or with others; so is `exchange` under load, because
+communication needs a core. Without load, a run during which other machines of the host had more than 3 % of the cores
+is repeated, at most twice. "Nothing at all" is right where the run is called compute-bound or, under load, where the
+shared cores are named.
 
 | situation | right | declined | wrong | right, loaded | declined, loaded | wrong, loaded |
 |---|---|---|---|---|---|---|""".splitlines()

@@ -46,9 +46,6 @@ _SHOWN = 5
 _CORE_SECONDS = 0.024
 """CPU time of a step that all workers of a core share; a step is then longer than the 20 ms from which all are read."""
 
-_REMAINS = {"forward": 0.5, "backward": 0.0}
-"""Share of a step's compute that comes after a fault; all of it elsewhere."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
@@ -111,8 +108,8 @@ def true_loss(fault: Fault) -> Callable[[StoredRun], float]:
     """What the fault costs per timed step on average, from the moments at which workers arrived.
 
     A fault of all workers costs what it adds. One of a single worker costs what the last arrival would be earlier
-    without it. Where it hits every step and two workers share a core, the other one does meanwhile what remains of its
-    compute, and so much less is lost than is added.
+    without it. Where it hits every step, it costs what it adds; where two workers share a core, the other one computes
+    meanwhile, so the truth is how much later the worker arrived than the mean of the others.
     """
 
     def seconds(run: StoredRun) -> float:
@@ -126,8 +123,8 @@ def true_loss(fault: Fault) -> Callable[[StoredRun], float]:
         without[rank] -= added
         if fault.every > 1 or fault.chance < 1:
             return float((arrivals.max(axis=0) - without.max(axis=0)).mean())
-        sharing = max(1, len(arrivals) // 2)
-        return float(added.mean()) - _REMAINS.get(fault.where, 1.0) * _CORE_SECONDS * (sharing - 1) / sharing
+        others = np.delete(arrivals, rank, axis=0)
+        return float(added.mean() if len(others) == 1 else (arrivals[rank] - others.mean(axis=0)).mean())
 
     return seconds
 
