@@ -68,3 +68,10 @@ def test_a_package_is_counted_as_by_hand(tmp_path: Path) -> None:
         "longest_function": ["use.py:read", 3],
         "commits": {},
     }
+
+
+def test_what_travels_under_names_that_no_type_checker_knows_stays_little() -> None:
+    found = counted()
+    assert found["string_subscripts"] <= 200
+    assert found["untyped_dicts"] <= 50
+    assert (found["settings_lists"], found["repeated_classes"]) == ([], {})

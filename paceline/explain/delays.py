@@ -16,31 +16,40 @@ Kind = Literal["queue", "steal", "cpu", "blocked"]
 
 @dataclass(frozen=True)
 class Delay:
-    """What a worker does longer than its peers."""
+    """What a worker does longer than its peers; seconds of each kind, None where that was not measured."""
 
     seconds: float
     phase: str | None
     """The phase that is longer, without queueing for a core where that is known; None where none is."""
 
     longer: float
-    parts: dict[Kind, float]
-    """Seconds of the delay by kind, as far as they are known."""
+    queue: float | None
+    cpu: float | None
+
+    steal: float = 0.0
+    blocked: float = 0.0
 
     @property
     def kind(self) -> Kind | None:
         """What most of the delay is; None where that is not known."""
-        if "queue" not in self.parts:
+        if self.queue is None:
             return None
-        largest = max(self.parts, key=lambda kind: self.parts[kind])
-        return largest if self.parts[largest] >= self.seconds / 2 else None
+        by_kind: dict[Kind, float] = {
+            "queue": self.queue,
+            "cpu": self.cpu or 0.0,
+            "steal": self.steal,
+            "blocked": self.blocked,
+        }
+        largest = max(by_kind, key=lambda kind: by_kind[kind])
+        return largest if by_kind[largest] >= self.seconds / 2 else None
 
     @property
     def words(self) -> str:
         """What is longer, as the end of a sentence."""
         if self.kind == "queue":
-            return f"it waits {ms(self.parts['queue'])} longer for its core than they do"
+            return f"it waits {ms(self.queue or 0.0)} longer for its core than they do"
         if self.kind == "steal":
-            return f"other virtual machines have its core for {ms(self.parts['steal'])} longer than theirs"
+            return f"other virtual machines have its core for {ms(self.steal)} longer than theirs"
         if self.phase is None:
             return "none of its phases explains why"
         return f"its {self.phase} takes {ms(self.longer)} longer than theirs"
@@ -62,16 +71,11 @@ def why(case: Comparison, worker: Worker, late: LateWorker) -> Delay:
         if name != QUEUE:
             phase, longer = name, late.longer[name]
         queued = late.longer.get(QUEUE, 0.0) if late.parts_known else queued
-    parts: dict[Kind, float] = {}
-    if queued is not None:
-        parts["queue"] = queued
-    if computed is not None:
-        parts["cpu"] = computed
-    if queued is not None and computed is not None:
-        rest = max(0.0, late.seconds - queued - max(0.0, computed))
-        parts["steal"] = min(rest, _more_stolen(case, worker))
-        parts["blocked"] = rest - parts["steal"]
-    return Delay(late.seconds, phase, longer, parts)
+    if queued is None or computed is None:
+        return Delay(late.seconds, phase, longer, queued, computed)
+    rest = max(0.0, late.seconds - queued - max(0.0, computed))
+    steal = min(rest, _more_stolen(case, worker))
+    return Delay(late.seconds, phase, longer, queued, computed, steal, rest - steal)
 
 
 def _more_queued(case: Comparison, worker: Worker) -> float | None:
@@ -99,14 +103,12 @@ def _more_stolen(case: Comparison, worker: Worker) -> float:
 
 def evidence_of(case: Comparison, worker: Worker, delay: Delay) -> Iterator[str]:
     """The measurements that tell the kinds of a delay apart."""
-    parts = delay.parts
+    queue, cpu = delay.queue, delay.cpu
     known = [
-        f"queues {ms(abs(parts['queue']))} {'longer' if parts['queue'] >= 0 else 'less'} for its core"
-        if "queue" in parts
-        else "",
-        f"computes {ms(abs(parts['cpu']))} {'more' if parts['cpu'] >= 0 else 'less'}" if "cpu" in parts else "",
-        f"is blocked for {ms(parts['blocked'])} (neither computing nor waiting for a core)"
-        if "blocked" in parts
+        f"queues {ms(abs(queue))} {'longer' if queue >= 0 else 'less'} for its core" if queue is not None else "",
+        f"computes {ms(abs(cpu))} {'more' if cpu >= 0 else 'less'}" if cpu is not None else "",
+        f"is blocked for {ms(delay.blocked)} (neither computing nor waiting for a core)"
+        if queue is not None and cpu is not None
         else "",
     ]
     if any(known):
@@ -117,7 +119,7 @@ def evidence_of(case: Comparison, worker: Worker, delay: Delay) -> Iterator[str]
     busy = f"Other processes keep {worker.device} busy for {foreign:.0f} % of the time"
     if delay.kind == "queue":
         yield f"{busy}."
-    elif "queue" in parts:
+    elif queue is not None:
         yield f"{busy}, which is not why: its peers queue about as long as it does."
     else:
         yield f"{busy}; whether it queued for its core was not measured."
@@ -126,7 +128,7 @@ def evidence_of(case: Comparison, worker: Worker, delay: Delay) -> Iterator[str]
 def remedy_of(case: Comparison, worker: Worker, delay: Delay) -> str:
     """What to do about a delay of this kind, in this phase."""
     foreign = case.setting.foreign_percent.get(worker.device, 0.0) >= FOREIGN_PERCENT
-    unknown = "queue" not in delay.parts
+    unknown = delay.queue is None
     if case.setting.emulated:
         return f"Leave out {worker.device}, or try `--strategy ps:mode=stale`, which lets the others continue."
     if worker.device in case.setting.serving_devices and (unknown or delay.kind == "queue"):

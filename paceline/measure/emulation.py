@@ -1,12 +1,11 @@
 """Check whether a run with emulated devices measured them, or the host that emulates them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from paceline.measure.links import off_rate
 from paceline.record import Record
 from paceline.record_parts import MeasuredNetwork
-from paceline.settings import Role
+from paceline.settings import Role, SettingValue
 from paceline.spec import RunSpec, with_role
 
 BUSY_PERCENT = 80.0
@@ -62,7 +61,7 @@ def _confirms(other: Record, record: Record) -> bool:
     return same and ratio in (2.0, 0.5) and abs(rates - 1) <= AGREEMENT
 
 
-def _but_for_motion(spec: RunSpec) -> dict[str, Any]:
+def _but_for_motion(spec: RunSpec) -> dict[str, SettingValue]:
     """The settings that identify a run, without slow motion and length."""
     lengths = with_role(Role.LENGTH)
     identity = spec.by_role(Role.IDENTITY)

@@ -175,10 +175,15 @@ def unlike(first: Record, second: Record) -> Iterator[str]:
             yield f"{name} differs ({ours.get(name)} and {theirs.get(name)})"
 
 
-def _must_share(record: Record) -> dict[str, object]:
+def _must_share(record: Record) -> dict[str, str | int | None]:
     facts = record.workload
-    data = {"parameters": facts.parameters, "data source": facts.data.source, "data generated": facts.data.generated}
-    return {"workload": record.spec.workload, **record.environment.place, **data}
+    return {
+        "workload": record.spec.workload,
+        **record.environment.place,
+        "parameters": facts.parameters,
+        "data source": facts.data.source,
+        "data generated": facts.data.generated,
+    }
 
 
 def _setting(record: Record) -> str:

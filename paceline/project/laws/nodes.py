@@ -78,13 +78,14 @@ class NodesLaw(Law):
     def exchange(self, named: Mapping[str, Array], at: Settings) -> dict[str, Array]:
         """The exchange inside nodes, between them and over the links that workers share, and latency."""
         assert at.nodes is not None, "this law needs settings with nodes"
-        growth = jump = np.ones_like(named["inside"])
+        inside = named["inside"]
+        growth = jump = np.ones_like(inside)
         if self._of_one_node:
-            growth = 1 + named["inside"] / DOUBLES_AT
-            jump = named["inside"] if self.inside == "gather" else growth
+            growth = 1 + inside / DOUBLES_AT
+            jump = inside if self.inside == "gather" else growth
         crossing = jump * named["leaving"] + growth * named["between"] * at.grown_between[self.between]
         return {
-            "inside": named["inside"] * at.grown_inside[self.inside],
+            "inside": inside * at.grown_inside[self.inside],
             "uplink": growth * named["uplink"] * at.grown_inside["tree"] * at.grown_between["ring"],
             "between": np.where(at.nodes > 1, crossing, 0.0),
             "latency": named["latency"] * (at.workers - 1),
