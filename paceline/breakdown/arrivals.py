@@ -1,11 +1,11 @@
 """Find stragglers by when workers arrive at the exchange, because one worker's delay is everybody else's wait."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from paceline.breakdown.intermittent import at_least
 from paceline.breakdown.own_times import QUEUE
 from paceline.breakdown.setting import MeasuredSetting, mean
 from paceline.breakdown.steps import ENOUGH_STEPS, Steps
@@ -138,8 +138,9 @@ def _repeats(name: str, more: Series) -> bool:
 
 def _is_systematic(share: float, steps: int) -> bool:
     """Whether so many steps are more than chance; of few steps, three quarters are not."""
-    tail = sum(math.comb(steps, k) for k in range(round(share * steps), steps + 1)) if steps < _MANY_STEPS else 0
-    return share >= SYSTEMATIC and tail <= _CHANCE * 2**steps
+    if share < SYSTEMATIC:
+        return False
+    return steps >= _MANY_STEPS or at_least(round(share * steps), steps, 0.5) <= _CHANCE
 
 
 def systematic_wait(slow: Sequence[LateWorker], workers: int) -> float:

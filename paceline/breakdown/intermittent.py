@@ -188,9 +188,12 @@ def _of_one_worker(own: OwnTimes, added: dict[str, Series], noticeable: float, s
 
 def _by_chance(own: int, events: int, workers: int) -> float:
     """Probability that some worker has so many of the events or more, if each is equally likely to have one."""
-    p = 1 / workers
-    tail = math.fsum(math.comb(events, k) * p**k * (1 - p) ** (events - k) for k in range(own, events + 1))
-    return min(1.0, workers * tail)
+    return min(1.0, workers * at_least(own, events, 1 / workers))
+
+
+def at_least(hits: int, trials: int, chance: float) -> float:
+    """Probability of so many hits or more in so many trials, each a hit with this chance."""
+    return math.fsum(math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(hits, trials + 1))
 
 
 def _cost(own: OwnTimes, rank: int, seconds: Series) -> float:
